@@ -1,0 +1,46 @@
+//! What is written down about a login: for authpriv, and for the audit table.
+
+use std::fmt;
+
+use crate::service::clock::UnixSeconds;
+
+/// One decision, written for its reader: who, from where, which token, verdict. Never a secret, and never the name of
+/// an unknown user (people type passwords there).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Stable number, `PIH-AUTH-012`; each is in the administrator's guide.
+    pub number: u16,
+    /// When.
+    pub time: UnixSeconds,
+    /// The user; none if unknown.
+    pub user: Option<String>,
+    /// PAM service.
+    pub service: String,
+    /// PAM_RHOST, may be empty.
+    pub rhost: String,
+    /// PAM_TTY, may be empty.
+    pub tty: String,
+    /// `granted, token TOTP0001`.
+    pub text: String,
+    /// Whether access was given.
+    pub granted: bool,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_deref().unwrap_or("(unknown user)");
+        write!(f, "PIH-AUTH-{:03} {user}: {} service={}", self.number, self.text, self.service)?;
+        for (name, value) in [("rhost", &self.rhost), ("tty", &self.tty)] {
+            if !value.is_empty() {
+                write!(f, " {name}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where events go.
+pub trait Journal: Send + Sync {
+    /// Writes the event down; must not fail the login.
+    fn record(&self, event: &Event);
+}

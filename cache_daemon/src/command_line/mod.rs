@@ -1,0 +1,1 @@
+//! `privacyidea-host`: what an administrator types.

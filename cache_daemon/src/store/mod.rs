@@ -1,0 +1,5 @@
+//! The two SQLite databases, their migrations and transactions. No policy.
+
+mod state;
+
+pub use state::{State, StoreError};

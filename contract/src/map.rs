@@ -1,0 +1,1 @@
+//! The lookup map (see `docs/lookup-map.md`).

@@ -1,0 +1,88 @@
+//! Which names and ids may be believed. Resolvers, the map and the NSS module each check with these, because none of
+//! them trusts the one before it.
+
+/// The lowest uid and gid that ever leave this project, whatever the settings say.
+pub const FIRST_ID: u32 = 1000;
+/// The longest user or group name, in bytes; what useradd(8) and utmp(5) allow.
+pub const NAME_LENGTH_MAX: usize = 32;
+/// The longest gecos, home or shell, in bytes.
+pub const FIELD_LENGTH_MAX: usize = 1024;
+
+/// Whether a uid or gid may be returned to the host: not a system id, not `nobody` (65534), not the two values that
+/// system calls read as "no change" (65535 for 16-bit ids, 2^32-1).
+#[must_use]
+pub fn is_usable_id(id: u32) -> bool {
+    id >= FIRST_ID && !matches!(id, 65534 | 65535 | u32::MAX)
+}
+
+/// Whether a user or group name may be returned to the host.
+///
+/// 1 to 32 bytes of ASCII letters, digits, `.`, `_`, `-`, `@` and a final `$`, or UTF-8 letters beyond ASCII; it
+/// starts with neither `-`, `.`, `@` nor `$`, and is not made of digits alone (chown(1) would read an id).
+#[must_use]
+pub fn is_usable_name(name: &str) -> bool {
+    let stem = name.strip_suffix('$').unwrap_or(name);
+    let first_is_safe = !stem.starts_with(['-', '.', '@', '$']);
+    let every_character_is_safe = stem.chars().all(|c| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, '.' | '_' | '-' | '@')
+            || (!c.is_ascii() && c.is_alphanumeric())
+    });
+    !stem.is_empty()
+        && name.len() <= NAME_LENGTH_MAX
+        && first_is_safe
+        && every_character_is_safe
+        && !stem.bytes().all(|b| b.is_ascii_digit())
+        && name != "root"
+}
+
+/// Whether a gecos, home or shell may stand in a passwd entry: no `:`, no control characters, not too long.
+#[must_use]
+pub fn is_usable_field(field: &str) -> bool {
+    field.len() <= FIELD_LENGTH_MAX && !field.chars().any(|c| c == ':' || c.is_control())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_break_something_are_refused() {
+        for name in [
+            "",
+            "root",
+            "-rf",
+            ".hidden",
+            "a:b",
+            "a b",
+            "a\nb",
+            "a\0b",
+            "1000",
+            "a/b",
+            "@x",
+            "$",
+            &"x".repeat(33),
+        ] {
+            assert!(!is_usable_name(name), "{name:?}");
+        }
+        for name in ["alice", "a", "host$", "müller", "first.last", "u_1-2", "u@example.org"] {
+            assert!(is_usable_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn ids_of_the_system_and_of_nobody_are_refused() {
+        for id in [0, 1, 999, 65534, 65535, u32::MAX] {
+            assert!(!is_usable_id(id), "{id}");
+        }
+        for id in [1000, 65533, 65536, u32::MAX - 1] {
+            assert!(is_usable_id(id), "{id}");
+        }
+    }
+
+    #[test]
+    fn fields_with_separators_are_refused() {
+        assert!(!is_usable_field("a:b") && !is_usable_field("a\nb") && !is_usable_field("a\0"));
+        assert!(is_usable_field("Alice Example,,,") && is_usable_field(""));
+    }
+}

@@ -1,0 +1,15 @@
+//! The messages on the sockets (`docs/protocol.md`).
+//!
+//! A frame is `u32 length of what follows, u16 version, u16 kind, fields`, little endian. Text and byte fields are
+//! `u32 length, bytes`; an optional field is `u8 0` or `u8 1, field`. Bytes left over in a frame are an error.
+
+mod codec;
+mod message;
+mod stream;
+
+pub use codec::{FRAME_LENGTH_MAX, WireError};
+pub use message::{Enumeration, GroupEntry, Login, Lookup, PasswdEntry, Reply, Request, Verdict};
+pub use stream::{PeerCredentials, Stream, StreamError};
+
+/// The version that this build speaks. A daemon also speaks the one before.
+pub const VERSION: u16 = 1;

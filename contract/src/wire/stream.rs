@@ -1,0 +1,182 @@
+//! Frames over a UNIX stream socket, with a deadline on every step.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use zeroize::Zeroizing;
+
+use super::codec::{FRAME_LENGTH_MAX, WireError};
+use super::message::{Reply, Request};
+
+/// Why nothing came, or nothing could be said.
+#[derive(Debug)]
+pub enum StreamError {
+    /// The peer closed the connection.
+    Closed,
+    /// The deadline passed.
+    TimedOut,
+    /// The socket failed.
+    Socket(std::io::Error),
+    /// The peer said something that is no message.
+    Wire(WireError),
+}
+
+impl std::fmt::Display for StreamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the peer closed the connection"),
+            Self::TimedOut => f.write_str("the peer did not answer in time"),
+            Self::Socket(error) => write!(f, "the socket failed: {error}"),
+            Self::Wire(error) => write!(f, "the peer sent no message: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StreamError {}
+
+impl From<WireError> for StreamError {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+impl From<std::io::Error> for StreamError {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::TimedOut,
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Socket(error),
+        }
+    }
+}
+
+/// Who is at the other end, as the kernel says (SO_PEERCRED): for a listening peer, who called listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Effective user id at connect or listen time.
+    pub uid: u32,
+    /// Process id.
+    pub pid: i32,
+}
+
+/// A connection that carries frames.
+pub struct Stream(UnixStream);
+
+impl Stream {
+    /// Takes over a connected socket.
+    #[must_use]
+    pub fn new(socket: UnixStream) -> Self {
+        Self(socket)
+    }
+
+    /// Connects within `timeout`. The socket's send timeout is set first, because connect(2) on a UNIX socket whose
+    /// backlog is full blocks for as long as that.
+    ///
+    /// # Errors
+    /// Nothing was sent in any case.
+    pub fn connect(path: &Path, timeout: Duration) -> Result<Self, StreamError> {
+        let address = SocketAddrUnix::new(path).map_err(std::io::Error::from)?;
+        let socket: OwnedFd =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(std::io::Error::from)?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))
+            .map_err(std::io::Error::from)?;
+        rustix::net::connect(&socket, &address).map_err(std::io::Error::from)?;
+        Ok(Self(UnixStream::from(socket)))
+    }
+
+    /// The peer's credentials.
+    ///
+    /// # Errors
+    /// The socket is not connected.
+    pub fn peer(&self) -> Result<PeerCredentials, StreamError> {
+        let credentials = sockopt::socket_peercred(self.0.as_fd()).map_err(std::io::Error::from)?;
+        Ok(PeerCredentials { uid: credentials.uid.as_raw(), pid: credentials.pid.as_raw_nonzero().get() })
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// Every [`StreamError`]; part of the request may have been sent.
+    pub fn send_request(&mut self, request: &Request, deadline: Instant) -> Result<(), StreamError> {
+        self.send(&request.encode()?, deadline)
+    }
+
+    /// Sends a reply.
+    ///
+    /// # Errors
+    /// Every [`StreamError`]; part of the reply may have been sent.
+    pub fn send_reply(&mut self, reply: &Reply, deadline: Instant) -> Result<(), StreamError> {
+        self.send(&reply.encode()?, deadline)
+    }
+
+    /// Waits for a request.
+    ///
+    /// # Errors
+    /// Every [`StreamError`].
+    pub fn receive_request(&mut self, deadline: Instant) -> Result<Request, StreamError> {
+        Ok(Request::decode(&self.receive(deadline)?)?)
+    }
+
+    /// Waits for a reply.
+    ///
+    /// # Errors
+    /// Every [`StreamError`].
+    pub fn receive_reply(&mut self, deadline: Instant) -> Result<Reply, StreamError> {
+        Ok(Reply::decode(&self.receive(deadline)?)?)
+    }
+
+    /// The socket, to wait on or to hand over.
+    #[must_use]
+    pub fn socket(&self) -> &UnixStream {
+        &self.0
+    }
+
+    fn send(&mut self, mut frame: &[u8], deadline: Instant) -> Result<(), StreamError> {
+        while !frame.is_empty() {
+            self.0.set_write_timeout(Some(remaining(deadline)?))?;
+            match self.0.write(frame) {
+                Ok(0) => return Err(StreamError::Closed),
+                Ok(sent) => frame = &frame[sent..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Result<Zeroizing<Vec<u8>>, StreamError> {
+        let mut length = [0; 4];
+        self.fill(&mut length, deadline)?;
+        let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| WireError::TooLong)?;
+        if length > FRAME_LENGTH_MAX {
+            return Err(WireError::TooLong.into());
+        }
+        let mut frame = Zeroizing::new(vec![0; length]);
+        self.fill(&mut frame, deadline)?;
+        Ok(frame)
+    }
+
+    fn fill(&mut self, mut buffer: &mut [u8], deadline: Instant) -> Result<(), StreamError> {
+        while !buffer.is_empty() {
+            self.0.set_read_timeout(Some(remaining(deadline)?))?;
+            match self.0.read(buffer) {
+                Ok(0) => return Err(StreamError::Closed),
+                Ok(received) => buffer = &mut buffer[received..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time left; never zero, which a socket reads as "for ever".
+fn remaining(deadline: Instant) -> Result<Duration, StreamError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(StreamError::TimedOut) } else { Ok(left.max(Duration::from_millis(1))) }
+}
