@@ -153,14 +153,14 @@ fn a_recent_file_shadows_the_base_and_readers_are_told() {
     assert_eq!(gids(second.groups_of(b"alice", NOW)), Some(vec![5000, 5001]), "not derived from some groups");
     let mut cursor = Cursor::default();
     let listed: Vec<_> =
-        std::iter::from_fn(|| second.next_passwd(&mut cursor).map(|entry| (entry.name, entry.shell)))
+        std::iter::from_fn(|| second.next_passwd(&mut cursor, NOW).map(|entry| (entry.name, entry.shell)))
             .collect();
     let names: Vec<_> = listed.iter().map(|entry| entry.0).collect();
     assert_eq!(names, [&b"alice"[..], b"dora", "müller".as_bytes()]);
     assert_eq!(listed[0].1, b"/bin/zsh");
     let mut cursor = Cursor::default();
     let groups: Vec<_> =
-        std::iter::from_fn(|| second.next_group(&mut cursor).map(|entry| entry.name)).collect();
+        std::iter::from_fn(|| second.next_group(&mut cursor, NOW).map(|entry| entry.name)).collect();
     assert_eq!(groups, [&b"staff"[..], b"admins", b"empty"]);
 
     publish(directory.path(), BASE_FILE, sample()).unwrap();
@@ -253,9 +253,9 @@ fn exercise(directory: &Path) {
         let _ = (map.passwd_by_id(id, NOW), map.group_by_id(id, NOW));
     }
     let mut cursor = Cursor::default();
-    while map.next_passwd(&mut cursor).is_some() {}
+    while map.next_passwd(&mut cursor, NOW).is_some() {}
     let mut cursor = Cursor::default();
-    while map.next_group(&mut cursor).is_some() {}
+    while map.next_group(&mut cursor, NOW).is_some() {}
 }
 
 #[test]

@@ -254,8 +254,8 @@ fn build_table(bytes: &Bytes, plan: &Plan, table: Table, keys: usize, seed: u64)
 /// Opens the file as a reader will and finds the first and the last entries by their keys.
 fn verify(path: &Path, published: &Published) -> Result<()> {
     let map = Map::open(path).map_err(as_io)?;
-    let first_passwd = map.next_passwd(0).map(|(entry, _)| entry);
-    let first_group = map.next_group(0).map(|(entry, _)| entry);
+    let first_passwd = map.next_passwd(0, 0).map(|(entry, _)| entry);
+    let first_group = map.next_group(0, 0).map(|(entry, _)| entry);
     let passwd_is_found = first_passwd.is_none_or(|entry| map.passwd_by_name(entry.name, 0).is_some());
     let group_is_found = first_group.is_none_or(|entry| map.group_by_name(entry.name, 0).is_some());
     let counts = [first_passwd.is_some(), first_group.is_some()];

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open, stat};
 
 use super::CLOCK_SLACK;
 use super::bytes::Bytes;
@@ -42,6 +42,8 @@ impl From<std::io::Error> for MapError {
 /// One of the two files, mapped. Lookups take no lock, allocate nothing and make no system call.
 pub struct Map {
     bytes: Bytes,
+    /// Device and inode.
+    file: (u64, u64),
     seed: u64,
     built: u64,
     stale_for: u64,
@@ -66,10 +68,17 @@ impl Map {
         if usize::try_from(status.st_size).unwrap_or(0) < header::SIZE {
             return Err(MapError::Damaged("it is shorter than its header"));
         }
-        Self::read_header(Bytes::map(&File::from(file))?)
+        Self::read_header(Bytes::map(&File::from(file))?, (status.st_dev, status.st_ino))
     }
 
-    fn read_header(bytes: Bytes) -> Result<Self, MapError> {
+    /// Whether this is still the file at `path`. Readers that were not told of a newer one (the daemon died after it
+    /// was published) find out so.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        stat(path).is_ok_and(|status| (status.st_dev, status.st_ino) == self.file)
+    }
+
+    fn read_header(bytes: Bytes, file: (u64, u64)) -> Result<Self, MapError> {
         let number = |at| bytes.u32(at).ok_or(MapError::Damaged("its header is cut off"));
         let long = |at| bytes.u64(at).ok_or(MapError::Damaged("its header is cut off"));
         if long(header::MAGIC)? != MAGIC {
@@ -104,6 +113,7 @@ impl Map {
             tables,
             regions,
             bytes,
+            file,
         })
     }
 
@@ -201,22 +211,23 @@ impl Map {
         })
     }
 
-    /// The next passwd entry at or after `cursor` (0 at first), and the cursor that follows it.
+    /// The next passwd entry at or after `cursor` (0 at first) that is not expired, and the cursor that follows it.
     #[must_use]
-    pub fn next_passwd(&self, cursor: usize) -> Option<(PasswdView<'_>, usize)> {
-        self.walk(0, cursor, |record| record.passwd())
+    pub fn next_passwd(&self, cursor: usize, now: u64) -> Option<(PasswdView<'_>, usize)> {
+        self.walk(0, cursor, now, |record| record.passwd())
     }
 
-    /// The next group entry at or after `cursor` (0 at first), and the cursor that follows it.
+    /// The next group entry at or after `cursor` (0 at first) that is not expired, and the cursor that follows it.
     #[must_use]
-    pub fn next_group(&self, cursor: usize) -> Option<(GroupView<'_>, usize)> {
-        self.walk(1, cursor, |record| record.group())
+    pub fn next_group(&self, cursor: usize, now: u64) -> Option<(GroupView<'_>, usize)> {
+        self.walk(1, cursor, now, |record| record.group())
     }
 
     fn walk<'a, T>(
         &'a self,
         region: usize,
         mut cursor: usize,
+        now: u64,
         entry: impl Fn(Record<'a>) -> Option<T>,
     ) -> Option<(T, usize)> {
         let region = &self.regions[region];
@@ -224,8 +235,10 @@ impl Map {
         while region.start + cursor < region.end {
             let record = Record::at(&self.bytes, region.start + cursor)?;
             cursor += record.size;
-            if let Some(entry) = entry(record) {
-                return Some((entry, cursor));
+            let is_expired = self.age_of(record.expires()?, now) == Age::Expired;
+            match entry(record) {
+                Some(entry) if !is_expired => return Some((entry, cursor)),
+                _ => {}
             }
         }
         None

@@ -52,6 +52,12 @@ impl Snapshot {
         self.base.superseded() == self.superseded
     }
 
+    /// Whether the base is still the file in `directory`; a system call.
+    #[must_use]
+    pub fn is_in(&self, directory: &Path) -> bool {
+        self.base.is_at(&directory.join(BASE_FILE))
+    }
+
     /// The base.
     #[must_use]
     pub fn base(&self) -> &Map {
@@ -106,14 +112,22 @@ impl Snapshot {
         }
     }
 
-    /// The next passwd entry of an enumeration, whatever its age; `cursor` is [`Cursor::default`] at first.
-    pub fn next_passwd(&self, cursor: &mut Cursor) -> Option<PasswdView<'_>> {
-        self.next(cursor, Map::next_passwd, |map, entry| map.passwd_by_name(entry.name, 0).is_some())
+    /// The next passwd entry of an enumeration that is not expired; `cursor` is [`Cursor::default`] at first.
+    pub fn next_passwd(&self, cursor: &mut Cursor, now: u64) -> Option<PasswdView<'_>> {
+        self.next(
+            cursor,
+            |map, cursor| map.next_passwd(cursor, now),
+            |map, entry| map.passwd_by_name(entry.name, 0).is_some(),
+        )
     }
 
-    /// The next group entry of an enumeration, whatever its age.
-    pub fn next_group(&self, cursor: &mut Cursor) -> Option<GroupView<'_>> {
-        self.next(cursor, Map::next_group, |map, entry| map.group_by_name(entry.name, 0).is_some())
+    /// The next group entry of an enumeration that is not expired.
+    pub fn next_group(&self, cursor: &mut Cursor, now: u64) -> Option<GroupView<'_>> {
+        self.next(
+            cursor,
+            |map, cursor| map.next_group(cursor, now),
+            |map, entry| map.group_by_name(entry.name, 0).is_some(),
+        )
     }
 
     #[inline]

@@ -47,7 +47,8 @@ pub struct GroupView<'a> {
     pub name: &'a [u8],
     /// Group id.
     pub gid: u32,
-    /// How many members the record claims to have; [`GroupView::members`] may yield fewer.
+    /// How many members the record claims to have, at most half as many as its names have bytes;
+    /// [`GroupView::members`] may yield fewer.
     pub member_count: u32,
     /// The members' names, each followed by a NUL byte.
     pub member_block: &'a [u8],
@@ -70,6 +71,12 @@ pub struct GroupsView<'a>(&'a [u8]);
 impl<'a> GroupsView<'a> {
     /// No groups.
     pub const EMPTY: GroupsView<'static> = GroupsView(&[]);
+
+    /// Gids from elsewhere, each as four bytes in the byte order of the host.
+    #[must_use]
+    pub fn new(gids: &'a [u8]) -> Self {
+        Self(gids)
+    }
 
     /// Their gids.
     pub fn gids(&self) -> impl Iterator<Item = u32> + use<'a> {
@@ -149,10 +156,15 @@ impl<'a> Record<'a> {
         }
         let name_length = self.number(2)? as usize;
         let block_length = self.number(3)? as usize;
+        let member_count = self.number(1)?;
+        // A name and its NUL byte take two. A reader makes room for so many pointers.
+        if member_count as usize > block_length / 2 {
+            return None;
+        }
         Some(GroupView {
             name: self.text(record::GROUP_TEXTS, name_length)?,
             gid: self.number(0)?,
-            member_count: self.number(1)?,
+            member_count,
             member_block: self.inside(record::GROUP_TEXTS + name_length + 1, block_length)?,
         })
     }
