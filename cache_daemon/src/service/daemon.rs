@@ -30,6 +30,8 @@ const AUTH_THREADS: usize = 192;
 const LOOKUP_THREADS: usize = 8;
 /// How long the start waits for the first map: resolvers may be far away.
 const FIRST_MAP: Duration = Duration::from_secs(2);
+/// Nobody has looked for lookups for so long: every thread is stuck, because no answer takes longer than 20 seconds.
+const STUCK: Duration = Duration::from_secs(30);
 /// How often the main thread looks around without a watchdog.
 const LOOK_AROUND: Duration = Duration::from_secs(60);
 
@@ -154,7 +156,7 @@ impl Running {
                 Some(Signal::Reload) => self.reload(),
                 None => {}
             }
-            if watchdog.is_some_and(|watchdog| self.lookup.unattended_for() < watchdog) {
+            if watchdog.is_some() && self.lookup.unattended_for() < STUCK {
                 notify(&[NotifyState::Watchdog]);
             }
         }

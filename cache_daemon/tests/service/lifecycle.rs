@@ -73,7 +73,8 @@ fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
     assert!(text.contains("_privacyidea is not in /etc/passwd"), "{text}");
 
     let Some(host) = crate::harness::host() else { return };
-    let (status, text) = host.failing_daemon("mkdir /etc/target; ln -s /etc/target /var/lib/privacyidea-host");
+    let (status, text) =
+        host.failing_daemon("mkdir /etc/target; ln -s /etc/target /var/lib/privacyidea-host");
     assert_eq!(status.code(), Some(1));
     assert!(text.contains("/var/lib/privacyidea-host cannot be used"), "{text}");
     assert_eq!(std::fs::metadata(host.path("etc/target")).unwrap().uid(), 0);
@@ -89,7 +90,8 @@ fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
 #[test]
 fn nobody_else_may_start_it() {
     let Some(host) = host() else { return };
-    let output = host.command("", &["setpriv", "--reuid", "1000", "--clear-groups", "/etc/daemon"]).output().unwrap();
+    let output =
+        host.command("", &["setpriv", "--reuid", "1000", "--clear-groups", "/etc/daemon"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("uid 1000"), "{output:?}");
 }
@@ -144,6 +146,28 @@ fn systemds_socket_is_not_taken_away_by_a_start_by_hand() {
     let (status, text) = host.failing_daemon("");
     assert_eq!(status.code(), Some(1));
     assert!(text.contains("already serves this host's sockets"), "{text}");
+}
+
+#[test]
+fn a_socket_that_systemd_calls_otherwise_is_not_served() {
+    let Some(host) = host() else { return };
+    let listener = systemds_socket(&host);
+    let launch = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=other exec /etc/daemon";
+    let output =
+        host.command("", &["sh", "-c", launch]).stdin(Stdio::from(OwnedFd::from(listener))).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one named \"other\""), "{output:?}");
+}
+
+#[test]
+fn the_watchdog_hears_that_lookups_are_looked_after() {
+    let Some(host) = host() else { return };
+    let daemon = host.daemon_after("", &["env", "WATCHDOG_USEC=300000", "/etc/daemon"], Stdio::null());
+    for _ in 0..3 {
+        daemon.notification("WATCHDOG=1");
+    }
+    daemon.signal(Signal::TERM);
+    daemon.notification("STOPPING=1");
 }
 
 #[test]
