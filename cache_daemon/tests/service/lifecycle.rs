@@ -140,6 +140,30 @@ fn a_socket_from_systemd_is_served_and_left_in_place() {
 }
 
 #[test]
+fn whoever_woke_a_daemon_that_cannot_serve_hears_of_it() {
+    let Some(host) = host() else { return };
+    host.write_settings("[lockout]\naftr = 3\n");
+    let listener = systemds_socket(&host);
+    let mut waiting: Vec<_> = (0..3).map(|_| host.connect_auth()).collect();
+    for stream in &mut waiting {
+        stream.send_request(&Request::Login(login("carla")), soon()).unwrap();
+    }
+    let launch = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=auth exec /etc/daemon";
+    let status = host
+        .command("", &["sh", "-c", launch])
+        .stdin(Stdio::from(OwnedFd::from(listener.try_clone().unwrap())))
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(78));
+    for stream in &mut waiting {
+        assert_eq!(answer(stream, CODES[0]).unwrap(), Verdict::Failed);
+    }
+    // Nothing is left that would make systemd start it again.
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
 fn systemds_socket_is_not_taken_away_by_a_start_by_hand() {
     let Some(host) = host() else { return };
     let _listener = systemds_socket(&host);
