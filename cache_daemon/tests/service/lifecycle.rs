@@ -97,6 +97,40 @@ fn nobody_else_may_start_it() {
 }
 
 #[test]
+fn arguments_that_are_not_its_own_are_a_usage_error() {
+    let run = |arguments: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_privacyidea-cached")).args(arguments).output().unwrap()
+    };
+    for wrong in [&["--nce"][..], &["--once", "--once"], &["--version", "x"], &[""]] {
+        let output = run(wrong);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{wrong:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: privacyidea-cached"));
+    }
+    let version = run(&["--version"]);
+    assert!(version.status.success());
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout),
+        format!("privacyidea-cached {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    assert!(run(&["--help"]).status.success());
+}
+
+#[test]
+fn once_needs_a_socket_and_a_peer_that_speaks() {
+    let Some(host) = host() else { return };
+    let status = host.command("", &["/etc/daemon", "--once"]).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let line = host.syslog_line();
+    assert!(
+        line.starts_with("<27>") && line.contains("--once needs a connected UNIX stream socket"),
+        "{line}"
+    );
+    let (stream, mut child) = host.once("");
+    drop(stream);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
 fn a_second_daemon_refuses_and_the_first_goes_on() {
     let Some(host) = host() else { return };
     let daemon = host.daemon();
