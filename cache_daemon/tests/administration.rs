@@ -243,7 +243,7 @@ fn a_changed_users_file_without_a_daemon_is_said() {
 fn a_login_is_tried_by_the_pam_application() {
     let mut host = Host::new(|command| match command {
         Command::Audit { .. } => {
-            let line = |user| format!("PIH-AUTH-004 {user}: refused, wrong one-time password service=sshd");
+            let line = |user| format!("PIH-AUTH-010 {user}: refused, wrong code service=sshd");
             Answer::Audit { events: ["alice", "bob"].map(|user| event(0, &line(user))).to_vec() }
         }
         _ => refusal("unexpected"),
@@ -252,9 +252,11 @@ fn a_login_is_tried_by_the_pam_application() {
     host.pam_service("sshd");
     let done = host.run(&["test-login", "alice", "--rhost", "::1"]);
     assert_eq!(done.status, 0, "{}", done.errors);
-    assert!(done.output.contains("would let alice in") && done.output.contains("PIH-AUTH-004 alice"));
+    assert!(done.output.contains("would let alice in") && done.output.contains("PIH-AUTH-010 alice"));
     assert!(!done.output.contains("bob"));
-    assert_eq!(host.run(&["test-login", "alice"]).status, 1, "the application said no");
+    let done = host.run(&["test-login", "alice"]);
+    assert_eq!(done.status, 1, "the application said no");
+    assert!(done.output.contains("privacyidea-host token list alice"), "{}", done.output);
     assert_eq!(host.run(&["test-login", "alice", "--service", "missing"]).status, 1);
     assert_eq!(host.run(&["test-login", "alice", "--service", "../sshd"]).status, 2);
 }
