@@ -15,6 +15,7 @@ mod daemon;
 pub mod documents;
 mod enrolment;
 mod failure;
+mod hints;
 mod host;
 mod log;
 mod qr;

@@ -40,9 +40,8 @@ impl Person for StandardInput {
     }
 
     fn ask(&mut self, prompt: &str, echo: bool) -> io::Result<Option<Zeroizing<String>>> {
-        eprint!("{prompt}");
-        io::stderr().flush()?;
         if echo {
+            show(prompt)?;
             return read_line(rustix::stdio::stdin());
         }
         let answer = hidden(prompt);
@@ -56,11 +55,19 @@ impl Person for StandardInput {
     }
 }
 
+fn show(prompt: &str) -> io::Result<()> {
+    let mut stream = io::stderr();
+    stream.write_all(prompt.as_bytes())?;
+    stream.flush()
+}
+
 /// Reads a line while the terminal does not show it.
 fn hidden(prompt: &str) -> io::Result<Option<Zeroizing<String>>> {
     let input = rustix::stdio::stdin();
     let signals = Signals::watch()?;
     let mut silence = Silence::of(input)?;
+    // Only now: whoever sees the prompt can type unseen.
+    show(prompt)?;
     loop {
         let mut ready = [PollFd::new(&input, PollFlags::IN), PollFd::new(&signals.stream, PollFlags::IN)];
         match rustix::event::poll(&mut ready, None) {
@@ -74,7 +81,7 @@ fn hidden(prompt: &str) -> io::Result<Option<Zeroizing<String>>> {
             drop(silence);
             signals.obey()?;
             silence = Silence::of(input)?;
-            eprint!("{prompt}");
+            show(prompt)?;
             continue;
         }
         if !input_events.is_empty() {

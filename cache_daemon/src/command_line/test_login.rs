@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::arguments::TestLogin;
 use super::failure::Failure;
-use super::log;
 use super::session::Session;
+use super::style::printable;
+use super::{hints, log};
 use crate::administration::{Answer, AuditRecord, Command};
 
 /// Tries a login.
@@ -106,6 +107,11 @@ fn show(
         Some(events) => {
             session.say("The daemon noted:")?;
             log::show(&events, session)?;
+            // Newest first: the hint is about how it ended.
+            let hint = events.first().and_then(|event| hints::hint(&event.text, user));
+            if let Some(hint) = hint.filter(|_| !granted) {
+                session.say(format!("{}  {}", style.heading("hint"), printable(&hint)))?;
+            }
         }
     }
     if service == "sshd" && granted {
