@@ -4,4 +4,4 @@ mod cache;
 mod state;
 
 pub use cache::{Absent, Cache, CacheError, Cached, ResolverListing, Times};
-pub use state::{State, StoreError};
+pub use state::{State, StoreError, Throttle, Transaction};
