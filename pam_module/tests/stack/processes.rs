@@ -10,9 +10,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use privacyidea_contract::Secret;
 use privacyidea_contract::wire::{Reply, Request, Stream, Verdict};
 use tempfile::TempDir;
 
+use crate::application::{Application, NoAnswer, Phase, Style, Talk};
 use crate::harness::{AS_IS, IGNORED, Stack, granted, module, next_line, soon};
 
 const TRANSACTION: &str = env!("CARGO_BIN_EXE_pam-transaction");
@@ -326,4 +328,73 @@ fn echoes(terminal: &fs::File) -> bool {
     // SAFETY: the function has written them.
     let attributes: libc::termios = unsafe { attributes.assume_init() };
     attributes.c_lflag & libc::ECHO != 0
+}
+
+/// Not a test by itself: a host program in which SIGPIPE ends the process, and a daemon that goes away while the person
+/// types, so that the answer is sent to nobody.
+#[test]
+#[ignore = "is run in a process of its own"]
+fn sigpipe_host() {
+    struct Slow(std::sync::mpsc::Receiver<()>);
+    impl Talk for Slow {
+        fn message(&mut self, _: Style, _: &str) -> Result<Option<Secret>, NoAnswer> {
+            self.0.recv().map(|()| Some(Secret::from("123456"))).map_err(|_| NoAnswer)
+        }
+        fn delay(&mut self, _: u32) {}
+    }
+    // SAFETY: sets a default action.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let stack = Stack::new("");
+    let (gone, is_gone) = std::sync::mpsc::channel();
+    let daemon = stack.serve(move |mut stream| {
+        stream.receive_request(soon()).unwrap();
+        stream.send_reply(&Reply::Ask { text: "Code: ".to_owned(), echo: false }, soon()).unwrap();
+        drop(stream);
+        gone.send(()).unwrap();
+    });
+    let mut application =
+        Application::start(c"test", c"root", Some(&stack.confdir()), Slow(is_gone)).unwrap();
+    application.do_not_wait().unwrap();
+    assert_eq!(application.call(Phase::Authenticate).name(), "PAM_AUTHINFO_UNAVAIL");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_daemon_that_goes_away_ends_no_host_program() {
+    let exe = std::env::current_exe().unwrap();
+    let arguments = ["processes::sigpipe_host", "--exact", "--ignored"];
+    let output = Command::new(exe).args(arguments).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{:?} {text}", output.status);
+}
+
+/// The conversation leaves nothing behind: neither memory that is lost nor reads of what is not there.
+#[test]
+fn a_login_is_clean_under_valgrind() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("NOT RUN: valgrind is not installed");
+        return;
+    }
+    let stack = Stack::new("debug");
+    let daemon = stack.serve(|mut stream| {
+        stream.receive_request(soon()).unwrap();
+        stream.send_reply(&Reply::Tell { text: "Hello.".to_owned(), error: false }, soon()).unwrap();
+        stream.send_reply(&Reply::Ask { text: "Code: ".to_owned(), echo: false }, soon()).unwrap();
+        stream.receive_request(soon()).unwrap();
+        stream.send_reply(&Reply::Verdict(granted("root")), soon()).unwrap();
+    });
+    let confdir = stack.confdir().into_string().unwrap();
+    let mut child = Command::new("valgrind")
+        .args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"])
+        .args(["--show-leak-kinds=definite,indirect,possible", "--error-exitcode=99", TRANSACTION])
+        .args(["--confdir", &confdir, "--phases", "authenticate,setcred", "test", "root"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"123456\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    daemon.join().unwrap();
 }

@@ -1,9 +1,9 @@
 //! `pam-transaction`: a PAM application that shows what a stack does (`privacyidea-host test-login` runs it).
 //!
-//! - [`application`]: libpam, from the side of a program that wants to know who somebody is
-//! - [`console`]: the person, or answers from a file
-//! - [`terminal`]: reading without showing
-//! - [`options`], [`report`]: what is asked for and what came of it
+//! - `application`: libpam, from the side of a program that wants to know who somebody is
+//! - `console`: the person, or answers from a file
+//! - `terminal`: reading without showing
+//! - `options`, `report`: what is asked for and what came of it
 
 #![deny(unsafe_code)]
 
