@@ -1,12 +1,12 @@
 //! Frames over a UNIX stream socket, with a deadline on every step.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use zeroize::Zeroizing;
 
 use super::codec::{FRAME_LENGTH_MAX, WireError};
@@ -138,11 +138,12 @@ impl Stream {
     fn send(&mut self, mut frame: &[u8], deadline: Instant) -> Result<(), StreamError> {
         while !frame.is_empty() {
             self.0.set_write_timeout(Some(remaining(deadline)?))?;
-            match self.0.write(frame) {
+            // Not `write`: with Debian 13's compiler that raises SIGPIPE, which ends the program that a module is in.
+            match rustix::net::send(&self.0, frame, SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(StreamError::Closed),
                 Ok(sent) => frame = &frame[sent..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(std::io::Error::from(error).into()),
             }
         }
         Ok(())
