@@ -19,14 +19,10 @@ use crate::harness::{AS_IS, IGNORED, Stack, granted, module, next_line, soon};
 
 const TRANSACTION: &str = env!("CARGO_BIN_EXE_pam-transaction");
 
-/// Whether mount namespaces can be made; says so where not.
-fn is_root() -> bool {
+fn demand_root() {
     // SAFETY: takes nothing, always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("NOT RUN: only root can have a mount namespace of its own");
-    }
-    root
+    let user = unsafe { libc::geteuid() };
+    assert_eq!(user, 0, "only root can have a mount namespace of its own: run tests/run as root");
 }
 
 /// A host of its own: another /run, /dev and /usr/sbin, the module with its usual socket, and in the daemon's place a
@@ -129,9 +125,7 @@ fn assert_code(output: &Output, code: &str) {
 
 #[test]
 fn where_no_daemon_is_reached_root_starts_one() {
-    if !is_root() {
-        return;
-    }
+    demand_root();
     let host = Host::new("", "");
     let output = host.run("exec", &login("authenticate"), "123456\n");
     assert_code(&output, "PAM_SUCCESS");
@@ -146,9 +140,7 @@ fn where_no_daemon_is_reached_root_starts_one() {
 
 #[test]
 fn the_usual_socket_may_be_named_and_another_one_has_no_fallback() {
-    if !is_root() {
-        return;
-    }
+    demand_root();
     let host = Host::new("socket=/run/privacyidea-host/auth.sock", "");
     assert_code(&host.run("exec", &login("authenticate"), "123456\n"), "PAM_SUCCESS");
     let host = Host::new("socket=/run/privacyidea-host/other.sock", "");
@@ -158,9 +150,7 @@ fn the_usual_socket_may_be_named_and_another_one_has_no_fallback() {
 
 #[test]
 fn a_caller_that_is_not_root_starts_none() {
-    if !is_root() {
-        return;
-    }
+    demand_root();
     let host = Host::new("", "");
     let output = host.run("exec setpriv --reuid 65534 --clear-groups", &login("authenticate"), "123456\n");
     assert_code(&output, "PAM_AUTHINFO_UNAVAIL");
@@ -169,9 +159,7 @@ fn a_caller_that_is_not_root_starts_none() {
 
 #[test]
 fn a_started_daemon_that_fails_is_unavailable() {
-    if !is_root() {
-        return;
-    }
+    demand_root();
     let host = Host::new("", "exit 1");
     assert_code(&host.run("exec", &login("authenticate"), "123456\n"), "PAM_AUTHINFO_UNAVAIL");
     assert_eq!(host.started(), "--once\n");
@@ -181,9 +169,7 @@ fn a_started_daemon_that_fails_is_unavailable() {
 
 #[test]
 fn it_works_where_children_are_ignored_and_signals_are_blocked() {
-    if !is_root() {
-        return;
-    }
+    demand_root();
     // Python can ignore SIGCHLD, block every signal and restore SIGPIPE before it becomes the host program.
     let odd = "exec python3 -c 'import os, signal, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -197,9 +183,7 @@ os.execv(sys.argv[1], sys.argv[1:])'";
 
 #[test]
 fn the_log_names_what_is_wrong_and_no_secret() {
-    if !is_root() {
-        return;
-    }
+    demand_root();
     let host = Host::new("url=https://user:hunter2@pi.example.org nullok debug", "");
     let log = UnixDatagram::bind(host.directory.path().join("log")).unwrap();
     log.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -371,10 +355,7 @@ fn a_daemon_that_goes_away_ends_no_host_program() {
 /// The conversation leaves nothing behind: neither memory that is lost nor reads of what is not there.
 #[test]
 fn a_login_is_clean_under_valgrind() {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("NOT RUN: valgrind is not installed");
-        return;
-    }
+    assert!(Command::new("valgrind").arg("--version").output().is_ok(), "install valgrind (tests/run does)");
     let stack = Stack::new("debug");
     let daemon = stack.serve(|mut stream| {
         stream.receive_request(soon()).unwrap();
