@@ -1,7 +1,7 @@
 //! Frames over a UNIX stream socket, with a deadline on every step.
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ impl From<std::io::Error> for StreamError {
 pub struct PeerCredentials {
     /// Effective user id at connect or listen time.
     pub uid: u32,
-    /// Process id.
+    /// Process id; 0 for a peer in another pid namespace.
     pub pid: i32,
 }
 
@@ -94,8 +94,7 @@ impl Stream {
     /// # Errors
     /// The socket is not connected.
     pub fn peer(&self) -> Result<PeerCredentials, StreamError> {
-        let credentials = sockopt::socket_peercred(self.0.as_fd()).map_err(std::io::Error::from)?;
-        Ok(PeerCredentials { uid: credentials.uid.as_raw(), pid: credentials.pid.as_raw_nonzero().get() })
+        Ok(peer_credentials(&self.0)?)
     }
 
     /// Sends a request.
@@ -172,6 +171,29 @@ impl Stream {
             }
         }
         Ok(())
+    }
+}
+
+/// SO_PEERCRED through libc: rustix's `UCred` holds the pid as a non-zero integer, which is undefined behaviour for a peer
+/// in another pid namespace, whose pid the kernel gives as 0.
+fn peer_credentials(socket: &UnixStream) -> std::io::Result<PeerCredentials> {
+    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+    // SAFETY: the descriptor is open for the call, and the kernel writes at most `length` bytes into `credentials`, a
+    // plain structure of integers of exactly that size.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    if status == 0 {
+        Ok(PeerCredentials { uid: credentials.uid, pid: credentials.pid })
+    } else {
+        Err(std::io::Error::last_os_error())
     }
 }
 
