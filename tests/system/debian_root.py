@@ -16,9 +16,6 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 CACHE = PROJECT / ".cache"
 
-# The tools that this needs on the machine, as Debian packages.
-MACHINE_PACKAGES = ["mmdebstrap", "util-linux", "iproute2", "mount"]
-
 PACKAGES = [
     "adduser",
     "ca-certificates",
@@ -50,7 +47,6 @@ CUSTOMIZE = textwrap.dedent(
     : >"$root/etc/fstab"
     chroot "$root" useradd --create-home --shell /bin/bash --groups sudo olaf
     echo olaf:local-password | chroot "$root" chpasswd
-    ssh-keygen -A -f "$root" >/dev/null 2>&1 || chroot "$root" ssh-keygen -A >/dev/null
     chroot "$root" systemctl mask apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer \\
         getty@tty1.service systemd-resolved.service systemd-timesyncd.service >/dev/null 2>&1
     # From here on the host has no network, and apt needs none: everything is in ./*.deb.
