@@ -9,11 +9,18 @@ use crate::administration::{CacheRecord, MapStatus, ResolverStatus};
 use crate::service::clock::UnixSeconds;
 use crate::settings::Settings;
 
+mod files;
+mod format;
 mod local;
+mod resolver;
+mod rules;
 mod stamp;
 pub mod users_file;
 
+pub use files::FilesResolver;
 pub use local::{LocalFiles, LocalFilesError, LocalNames};
+pub use resolver::{Listing, Resolver, ResolverError};
+pub use rules::Rules;
 
 /// Whose account a login name is, as far as this daemon may know without asking NSS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

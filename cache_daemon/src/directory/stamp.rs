@@ -71,7 +71,6 @@ pub(super) struct Content {
     /// The state that was read.
     pub(super) stamp: Stamp,
     /// Whether the file was changed in place meanwhile, so that `bytes` may be half old, half new.
-    #[expect(dead_code, reason = "for the files resolver, which comes next")]
     pub(super) changed_meanwhile: bool,
 }
 
