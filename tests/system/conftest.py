@@ -15,13 +15,15 @@ from product import Product  # noqa: E402
 
 def pytest_addoption(parser):
     parser.addoption("--suite", default="bookworm", help="the Debian release of the throwaway hosts")
+    parser.addoption("--packages", default=str(CACHE / "packages"), help="the directory of the .deb files")
 
 
 @pytest.fixture(scope="session")
-def packages() -> list:
+def packages(request) -> list:
     """The .deb files that tests/packages built."""
-    found = sorted((CACHE / "packages").glob("*.deb"))
-    assert len(found) == 4, f"{len(found)} packages in {CACHE}/packages: run tests/packages first"
+    directory = Path(request.config.getoption("--packages"))
+    found = sorted(directory.glob("*.deb"))
+    assert len(found) == 4, f"{len(found)} packages in {directory}: run tests/packages first"
     return found
 
 

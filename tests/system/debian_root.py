@@ -59,21 +59,20 @@ CUSTOMIZE = textwrap.dedent(
 )
 
 
-def debian_root(suite: str = "bookworm") -> Path:
-    """The root directory of `suite`, built now if it is not in the cache."""
-    recipe = hashlib.sha256(("\n".join(PACKAGES) + CUSTOMIZE).encode()).hexdigest()[:12]
+def debian_root(suite: str = "bookworm", more: tuple = ()) -> Path:
+    """The root directory of `suite`, with `more` packages in it, built now if it is not in the cache."""
+    packages = sorted({*PACKAGES, *more})
+    recipe = hashlib.sha256(("\n".join(packages) + CUSTOMIZE).encode()).hexdigest()[:12]
     root = CACHE / "roots" / f"{suite}-{recipe}"
     root.parent.mkdir(parents=True, exist_ok=True)
     with open(root.parent / f"{suite}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
-            for old in root.parent.glob(f"{suite}-*"):
-                shutil.rmtree(old)
-            _build(suite, root)
+            _build(suite, packages, root)
     return root
 
 
-def _build(suite: str, root: Path) -> None:
+def _build(suite: str, packages: list, root: Path) -> None:
     print(f"Building a Debian root ({suite}) in {root}: about a minute the first time.", file=sys.stderr, flush=True)
     archives = CACHE / "archives" / suite
     archives.mkdir(parents=True, exist_ok=True)
@@ -86,7 +85,7 @@ def _build(suite: str, root: Path) -> None:
         "--quiet",
         "--mode=root",
         "--variant=minbase",
-        "--include=" + ",".join(PACKAGES),
+        "--include=" + ",".join(packages),
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/doc/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
