@@ -115,7 +115,7 @@ fn failed(path: &Path, error: &ReadError) -> LocalFilesError {
 
 /// Names and ids of a passwd(5) or group(5) file: the first and the third field of both. Lines that have no such fields
 /// own nothing, as in glibc.
-fn names_and_ids(bytes: &[u8]) -> (HashMap<String, u32>, HashMap<u32, String>) {
+pub(super) fn names_and_ids(bytes: &[u8]) -> (HashMap<String, u32>, HashMap<u32, String>) {
     let mut ids = HashMap::new();
     let mut names = HashMap::new();
     for line in bytes.split(|byte| *byte == b'\n') {

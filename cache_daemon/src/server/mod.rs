@@ -1,6 +1,19 @@
 //! Speaking to privacyIDEA: requests and answers as types, one kept-alive HTTPS connection.
+//!
+//! `docs/privacyidea.md` says what is sent and what each answer means.
+
+use std::fmt;
 
 use privacyidea_contract::Secret;
+
+mod agent;
+mod answer;
+mod client;
+mod computer;
+mod failure;
+
+pub use client::Client;
+pub use computer::computer_name;
 
 /// Who is checked, and from where.
 pub struct Check<'a> {
@@ -49,6 +62,20 @@ pub enum Failure {
     Unable(String),
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, why) = match self {
+            Self::Unreachable(why) => ("the privacyIDEA server cannot be reached", why),
+            Self::Untrusted(why) => ("the privacyIDEA server's certificate is not trusted", why),
+            Self::Rubbish(why) => ("the server does not answer as privacyIDEA does", why),
+            Self::Unable(why) => ("privacyIDEA cannot check now", why),
+        };
+        write!(f, "{what}: {why}")
+    }
+}
+
+impl std::error::Error for Failure {}
+
 /// A privacyIDEA server, or a test's.
 pub trait Server: Send + Sync {
     /// `POST /validate/check`.
@@ -62,4 +89,31 @@ pub trait Server: Send + Sync {
     /// # Errors
     /// [`Failure`].
     fn reachable(&self) -> Result<(), Failure>;
+}
+
+/// Longest text of a server that goes into a log line, in characters.
+const LOG_LENGTH_MAX: usize = 200;
+
+/// A text of the server, fit for one log line.
+fn for_the_log(text: &str) -> String {
+    printable(text, LOG_LENGTH_MAX)
+}
+
+/// `text` without control characters (and without the ones that turn the direction of writing), cut to `length`
+/// characters.
+fn printable(text: &str, length: usize) -> String {
+    let is_harmless =
+        |c: &char| !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.trim().chars().filter(is_harmless).take(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_the_server_are_harmless_in_a_log() {
+        assert_eq!(for_the_log(" wrong\r\n\x1b[31motp\u{202e}\0 "), "wrong[31motp");
+        assert_eq!(for_the_log(&"ü".repeat(1000)).chars().count(), LOG_LENGTH_MAX);
+    }
 }

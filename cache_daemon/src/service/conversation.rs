@@ -10,7 +10,7 @@ use super::stop::{Awaited, Stop};
 use crate::authentication::{Conversation, ConversationEnded};
 
 /// How long the peer may take to read a reply, or to send the rest of an answer that has begun.
-pub const PEER: Duration = Duration::from_secs(5);
+pub(super) const PEER: Duration = Duration::from_secs(5);
 /// How long a person may take for one answer.
 const ANSWER: Duration = Duration::from_secs(5 * 60);
 /// How long a login may take altogether, however many questions it has.
@@ -19,24 +19,24 @@ const LOGIN: Duration = Duration::from_secs(10 * 60);
 const TURN: Duration = Duration::from_secs(20);
 
 /// How many logins may be at work at the same time; those that wait for a person do not count.
-pub struct Turns {
+pub(super) struct Turns {
     free: Mutex<usize>,
     one_freed: Condvar,
 }
 
 /// A turn at the work, given back when dropped.
-pub struct Turn<'a>(&'a Turns);
+pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {
     /// So many at the same time.
     #[must_use]
-    pub fn new(count: usize) -> Self {
+    pub(super) fn new(count: usize) -> Self {
         Self { free: Mutex::new(count), one_freed: Condvar::new() }
     }
 
     /// Waits for a turn. None: there was none in time.
     #[must_use]
-    pub fn take(&self) -> Option<Turn<'_>> {
+    pub(super) fn take(&self) -> Option<Turn<'_>> {
         self.take_before(Instant::now() + TURN)
     }
 
@@ -62,7 +62,7 @@ impl Drop for Turn<'_> {
 }
 
 /// The person at the other end of a socket.
-pub struct SocketConversation<'a> {
+pub(super) struct SocketConversation<'a> {
     stream: &'a mut Stream,
     stop: &'a Stop,
     turns: &'a Turns,
@@ -73,7 +73,7 @@ pub struct SocketConversation<'a> {
 impl<'a> SocketConversation<'a> {
     /// Begins; `turn` is given back while the person thinks.
     #[must_use]
-    pub fn new(stream: &'a mut Stream, stop: &'a Stop, turns: &'a Turns, turn: Turn<'a>) -> Self {
+    pub(super) fn new(stream: &'a mut Stream, stop: &'a Stop, turns: &'a Turns, turn: Turn<'a>) -> Self {
         Self { stream, stop, turns, turn: Some(turn), end: Instant::now() + LOGIN }
     }
 

@@ -9,16 +9,16 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit};
 
 /// The daemon's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DaemonUser {
+pub(super) struct DaemonUser {
     /// User id, never 0.
-    pub uid: u32,
+    pub(super) uid: u32,
     /// Its primary group, never 0.
-    pub gid: u32,
+    pub(super) gid: u32,
 }
 
 /// Why the process may not serve.
 #[derive(Debug)]
-pub enum IdentityError {
+pub(super) enum IdentityError {
     /// The administrator has to make the user: it is not in the file.
     NoSuchUser(String),
     /// The administrator has to start it otherwise: neither root nor the daemon's user.
@@ -61,7 +61,7 @@ impl From<rustix::io::Errno> for IdentityError {
 }
 
 /// The directories that the daemon owns, with their modes.
-pub const DIRECTORIES: [(&str, u32); 3] =
+pub(super) const DIRECTORIES: [(&str, u32); 3] =
     [("/run/privacyidea-host", 0o755), ("/var/lib/privacyidea-host", 0o700), ("/var/cache/privacyidea-host", 0o755)];
 
 /// Makes the process the daemon's: as root it makes the daemon's directories and becomes its user for good. No thread
@@ -69,7 +69,7 @@ pub const DIRECTORIES: [(&str, u32); 3] =
 ///
 /// # Errors
 /// Every [`IdentityError`]; the process must end then.
-pub fn assume() -> Result<(), IdentityError> {
+pub(super) fn assume() -> Result<(), IdentityError> {
     let file = "/etc/passwd";
     let passwd = std::fs::read(file).map_err(IdentityError::System)?;
     let user = find(&passwd, paths::DAEMON_USER).ok_or_else(|| IdentityError::NoSuchUser(file.to_owned()))?;
@@ -92,10 +92,10 @@ pub fn assume() -> Result<(), IdentityError> {
 ///
 /// # Errors
 /// The system refused.
-pub fn keep_memory_secret() -> Result<(), IdentityError> {
+pub(super) fn keep_memory_secret() -> Result<(), IdentityError> {
     rustix::process::umask(Mode::from_raw_mode(0o077));
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    // Changing the user sets this back: it is done before and after.
+    // Changing the user sets this back, so it comes after.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
 }

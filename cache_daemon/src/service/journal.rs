@@ -11,7 +11,7 @@ use crate::authentication::{Event, Journal};
 use crate::store::State;
 
 /// Where every syslog daemon, journald included, takes messages.
-pub const SYSLOG_SOCKET: &str = "/dev/log";
+pub(super) const SYSLOG_SOCKET: &str = "/dev/log";
 
 /// The longest line in bytes; what is longer is cut.
 const LINE_LENGTH_MAX: usize = 2000;
@@ -21,7 +21,7 @@ const AUTHPRIV: u8 = 10 << 3;
 
 /// How bad it is, in syslog's numbers (RFC 5424 §6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub(super) enum Severity {
     /// Something does not work.
     Error = 3,
     /// Something may soon not work.
@@ -33,7 +33,7 @@ pub enum Severity {
 }
 
 /// The service's own affairs: started, reloaded, a map not published. Never a secret.
-pub struct Log(Sink);
+pub(super) struct Log(Sink);
 
 enum Sink {
     /// Lines, with a `<N>` in front if the journal reads them (sd-daemon(3)).
@@ -44,18 +44,18 @@ enum Sink {
 impl Log {
     /// To standard error; priorities are marked if that is the journal.
     #[must_use]
-    pub fn to_standard_error() -> Self {
+    pub(super) fn to_standard_error() -> Self {
         Self(Sink::StandardError { prefixed: standard_error_is_the_journal() })
     }
 
     /// To syslog: `--once` must not write to the standard error of the program that it works for.
     #[must_use]
-    pub fn to_syslog(socket: &Path) -> Self {
+    pub(super) fn to_syslog(socket: &Path) -> Self {
         Self(Sink::Syslog(Syslog::new(socket)))
     }
 
     /// Writes one line.
-    pub fn write(&self, severity: Severity, text: &str) {
+    pub(super) fn write(&self, severity: Severity, text: &str) {
         match &self.0 {
             Sink::StandardError { prefixed: true } => {
                 eprintln!("<{}>{}", severity as u8, printable(text, |_| false));
@@ -66,18 +66,18 @@ impl Log {
     }
 
     /// Something does not work.
-    pub fn error(&self, text: &str) {
+    pub(super) fn error(&self, text: &str) {
         self.write(Severity::Error, text);
     }
 
     /// As it should be.
-    pub fn info(&self, text: &str) {
+    pub(super) fn info(&self, text: &str) {
         self.write(Severity::Info, text);
     }
 }
 
 /// Decisions: one line in authpriv and one row in the audit table each.
-pub struct AuthenticationJournal {
+pub(super) struct AuthenticationJournal {
     syslog: Syslog,
     state: Arc<State>,
     log: Arc<Log>,
@@ -86,7 +86,7 @@ pub struct AuthenticationJournal {
 impl AuthenticationJournal {
     /// Writes to the syslog daemon at `socket` and to `state`.
     #[must_use]
-    pub fn new(socket: &Path, state: Arc<State>, log: Arc<Log>) -> Self {
+    pub(super) fn new(socket: &Path, state: Arc<State>, log: Arc<Log>) -> Self {
         Self { syslog: Syslog::new(socket), state, log }
     }
 }

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::stop::{Stop, poll};
 
 /// How long a connection may take for its first request.
-pub const FIRST_REQUEST: Duration = Duration::from_secs(5);
+pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(5);
 /// Seats for everybody together.
 const SEATS: usize = 512;
 /// Seats for each user who is not root.
@@ -26,17 +26,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A connection with its first request.
-pub struct Visitor {
+pub(super) struct Visitor {
     /// To answer on.
-    pub stream: Stream,
+    pub(super) stream: Stream,
     /// Who it is, as the kernel says.
-    pub peer: PeerCredentials,
+    pub(super) peer: PeerCredentials,
     /// What they want.
-    pub request: Request,
+    pub(super) request: Request,
 }
 
 /// A listening socket and those who have connected to it.
-pub struct Room {
+pub(super) struct Room {
     listener: UnixListener,
     waiting: Vec<Waiting>,
     closed_until: Option<Instant>,
@@ -63,7 +63,7 @@ impl Room {
     ///
     /// # Errors
     /// It cannot be made non-blocking.
-    pub fn new(listener: UnixListener) -> std::io::Result<Self> {
+    pub(super) fn new(listener: UnixListener) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener, waiting: Vec::new(), closed_until: None })
     }
@@ -71,7 +71,7 @@ impl Room {
     /// Waits for the next connection whose first request is whole. None: the service ends.
     ///
     /// `alive` is called whenever the room has looked around, every few seconds at least.
-    pub fn next(&mut self, stop: &Stop, alive: &dyn Fn()) -> Option<Visitor> {
+    pub(super) fn next(&mut self, stop: &Stop, alive: &dyn Fn()) -> Option<Visitor> {
         while !stop.is_raised() {
             alive();
             let now = Instant::now();
@@ -220,17 +220,17 @@ impl Waiting {
 
 /// Who is being served, so that no user but root holds more than their share of the workers.
 #[derive(Default)]
-pub struct Attendance(std::sync::Mutex<HashMap<u32, usize>>);
+pub(super) struct Attendance(std::sync::Mutex<HashMap<u32, usize>>);
 
 /// A user's place at a worker, given back when dropped.
-pub struct Place<'a> {
+pub(super) struct Place<'a> {
     attendance: &'a Attendance,
     uid: u32,
 }
 
 impl Attendance {
     /// None: the user, or all users who are not root together, have as many places as they may have.
-    pub fn enter(&self, uid: u32, per_user: usize, together: usize) -> Option<Place<'_>> {
+    pub(super) fn enter(&self, uid: u32, per_user: usize, together: usize) -> Option<Place<'_>> {
         let mut served = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if uid != 0 {
             let others: usize = served.iter().filter(|(uid, _)| **uid != 0).map(|(_, count)| *count).sum();

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 
 /// How long a login that has begun may go on after the service was told to stop.
-pub const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Raised once, never lowered.
-pub struct Stop {
+pub(super) struct Stop {
     bell: OwnedFd,
     raised_at: OnceLock<Instant>,
 }
 
 /// What [`Stop::wait`] saw first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
+pub(super) enum Awaited {
     /// The descriptor can be read, or its peer is gone.
     Ready,
     /// The time is over.
@@ -29,12 +29,12 @@ impl Stop {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self { bell: eventfd(0, EventfdFlags::CLOEXEC)?, raised_at: OnceLock::new() })
     }
 
     /// Tells every thread that the service ends.
-    pub fn raise(&self) {
+    pub(super) fn raise(&self) {
         if self.raised_at.set(Instant::now()).is_ok() {
             // Nobody reads the counter: from now on the bell is readable for whoever waits on it. Writing 1 to a zero
             // counter cannot fail.
@@ -44,13 +44,13 @@ impl Stop {
 
     /// Whether the service ends.
     #[must_use]
-    pub fn is_raised(&self) -> bool {
+    pub(super) fn is_raised(&self) -> bool {
         self.raised_at.get().is_some()
     }
 
     /// Readable once the service ends.
     #[must_use]
-    pub fn bell(&self) -> BorrowedFd<'_> {
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
@@ -59,7 +59,7 @@ impl Stop {
     ///
     /// # Errors
     /// poll(2) failed: no memory.
-    pub fn wait(&self, descriptor: impl AsFd, deadline: Instant) -> std::io::Result<Awaited> {
+    pub(super) fn wait(&self, descriptor: impl AsFd, deadline: Instant) -> std::io::Result<Awaited> {
         loop {
             let stopping = self.raised_at.get().map(|at| *at + GRACE);
             let until = stopping.map_or(deadline, |grace| grace.min(deadline));

@@ -17,13 +17,13 @@ use super::stop::Stop;
 const STACK: usize = 1024 * 1024;
 
 /// What a thread does with a request.
-pub trait Serve: Send + Sync {
+pub(super) trait Serve: Send + Sync {
     /// Answers. A panic in here costs this connection only.
     fn serve(&self, visitor: Visitor);
 }
 
 /// A socket's threads.
-pub struct Workers(Arc<Shared>);
+pub(super) struct Workers(Arc<Shared>);
 
 struct Shared {
     name: &'static str,
@@ -46,7 +46,7 @@ impl Workers {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(
+    pub(super) fn start(
         name: &'static str,
         most: usize,
         room: Room,
@@ -73,14 +73,14 @@ impl Workers {
 
     /// How long ago somebody looked into the room. Long: every thread is busy, or stuck.
     #[must_use]
-    pub fn unattended_for(&self) -> Duration {
+    pub(super) fn unattended_for(&self) -> Duration {
         let seen = Duration::from_millis(self.0.last_seen_alive.load(Ordering::Relaxed));
         self.0.started.elapsed().saturating_sub(seen)
     }
 
     /// Waits until every thread has ended; [`Stop`] must have been raised. False: some had not at `deadline`.
     #[must_use]
-    pub fn ended_before(&self, deadline: Instant) -> bool {
+    pub(super) fn ended_before(&self, deadline: Instant) -> bool {
         let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
         while *running > 0 {
             let left = deadline.saturating_duration_since(Instant::now());

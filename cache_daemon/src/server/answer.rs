@@ -1,0 +1,204 @@
+//! What an HTTP answer of privacyIDEA means: a function of its status, type and bytes, and nothing else.
+//!
+//! Shapes are those of privacyIDEA 3.14 (`api/lib/utils.py`, `send_result` and `send_error`); `docs/privacyidea.md`
+//! has the table. Texts of the server are translated and changed by its administrators: none is ever compared.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Answer, Failure, for_the_log, printable};
+
+/// An HTTP answer, read whole.
+pub(super) struct Reply<'a> {
+    pub(super) status: u16,
+    /// The `Content-Type` header; empty if there is none.
+    pub(super) content_type: &'a str,
+    pub(super) body: &'a [u8],
+}
+
+/// `User does not exist` (`lib/error.py`, `Error.USER`).
+const UNKNOWN_USER: i64 = 904;
+/// A resolver cannot be reached (`Error.RESOLVER`).
+const RESOLVER_AWAY: i64 = 907;
+/// The subscription does not cover this client or that many users (`Error.SUBSCRIPTION`).
+const NO_SUBSCRIPTION: i64 = 101;
+
+/// What every JSON answer of privacyIDEA has. A key given twice is an error of serde's derived code, so that no two
+/// readers can take two different values for the same answer.
+#[derive(Deserialize)]
+struct Envelope {
+    jsonrpc: String,
+    result: Outcome,
+    #[serde(default)]
+    detail: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    /// Whether the request was processed, not whether the user was accepted.
+    status: bool,
+    #[serde(default)]
+    value: Option<Value>,
+    #[serde(default)]
+    authentication: Option<String>,
+    #[serde(default)]
+    error: Option<ServerError>,
+}
+
+#[derive(Deserialize)]
+struct ServerError {
+    code: i64,
+    #[serde(default)]
+    message: String,
+}
+
+/// Reads the answer to `POST /validate/check` for `user`.
+///
+/// # Errors
+/// [`Failure::Unable`] for 5xx, 907 and 101 in privacyIDEA's own form, [`Failure::Rubbish`] for everything that is
+/// not in that form or contradicts itself.
+pub(super) fn read_check(user: &str, reply: &Reply<'_>) -> Result<Answer, Failure> {
+    let envelope = open(reply)?;
+    if let Some(error) = refused_request(&envelope)? {
+        return verdict_of_error(reply.status, error);
+    }
+    if reply.status != 200 {
+        return Err(rubbish(reply, "a result that does not go with that status"));
+    }
+    let Some(Value::Bool(value)) = envelope.result.value else {
+        return Err(rubbish(reply, "a result that is neither true nor false"));
+    };
+    let detail = Detail(envelope.detail.as_ref());
+    match (value, envelope.result.authentication.as_deref()) {
+        (true, None | Some("ACCEPT")) => Ok(accepted(user, &detail)),
+        (true, Some(_)) | (false, Some("ACCEPT")) => {
+            Err(rubbish(reply, "a result that contradicts its `authentication`"))
+        }
+        // Servers before 3.6 do not say `authentication`: there the transaction alone makes the challenge.
+        (false, None | Some("CHALLENGE")) => Ok(challenge(&detail)),
+        (false, Some(_)) => Ok(Answer::Rejected { reason: for_the_log(detail.text("message")) }),
+    }
+}
+
+/// Reads the answer to `GET /healthz/livez`: anything in privacyIDEA's form will do.
+///
+/// # Errors
+/// As [`read_check`].
+pub(super) fn read_health(reply: &Reply<'_>) -> Result<(), Failure> {
+    let envelope = open(reply)?;
+    match refused_request(&envelope)? {
+        Some(error) => Err(Failure::Unable(describe(reply.status, error))),
+        None if reply.status == 200 => Ok(()),
+        None => Err(Failure::Unable(format!("HTTP {}", reply.status))),
+    }
+}
+
+/// The envelope, if this is one. A redirect never is: its target is somebody else's business.
+fn open(reply: &Reply<'_>) -> Result<Envelope, Failure> {
+    if (300..400).contains(&reply.status) {
+        return Err(rubbish(reply, "a redirect, which is never followed"));
+    }
+    let kind = reply.content_type.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(rubbish(reply, &format!("`{kind}` instead of JSON")));
+    }
+    let envelope: Envelope = serde_json::from_slice(reply.body)
+        // serde_json quotes pieces of what it read: say where, not what.
+        .map_err(|error| rubbish(reply, &format!("JSON of another shape (column {})", error.column())))?;
+    if envelope.jsonrpc != "2.0" {
+        return Err(rubbish(reply, "JSON that is not JSON-RPC 2.0"));
+    }
+    Ok(envelope)
+}
+
+/// `status` false and an error: the request got no result.
+fn refused_request(envelope: &Envelope) -> Result<Option<&ServerError>, Failure> {
+    match (&envelope.result.error, envelope.result.status) {
+        (Some(error), false) => Ok(Some(error)),
+        (None, true) => Ok(None),
+        (Some(_), true) | (None, false) => {
+            Err(Failure::Rubbish("it answered with a `status` that contradicts the rest".to_owned()))
+        }
+    }
+}
+
+/// A 4xx is privacyIDEA's verdict on the login, except where it says that it could not judge.
+fn verdict_of_error(status: u16, error: &ServerError) -> Result<Answer, Failure> {
+    match error.code {
+        UNKNOWN_USER if status < 500 => Ok(Answer::UnknownUser),
+        RESOLVER_AWAY | NO_SUBSCRIPTION => Err(Failure::Unable(describe(status, error))),
+        _ if (400..500).contains(&status) || status == 200 => {
+            Ok(Answer::Rejected { reason: describe(status, error) })
+        }
+        _ => Err(Failure::Unable(describe(status, error))),
+    }
+}
+
+fn describe(status: u16, error: &ServerError) -> String {
+    for_the_log(&format!("{} (error {}, HTTP {status})", error.message, error.code))
+}
+
+fn rubbish(reply: &Reply<'_>, what: &str) -> Failure {
+    Failure::Rubbish(for_the_log(&format!("it answered HTTP {} with {what}", reply.status)))
+}
+
+/// Yes, if it is yes to the name that was asked.
+///
+/// Directories match names without case, and privacyIDEA splits `name@realm` (and `REALM\name`): the user it
+/// accepted may be another one than ours. It says which one only under the policy `add_user_in_response`. A name that
+/// it would split is therefore believed only if confirmed.
+fn accepted(user: &str, detail: &Detail<'_>) -> Answer {
+    let confirmed = detail.field("user").and_then(|user| user.get("username"));
+    let reason = match confirmed {
+        Some(name) if name.as_str() == Some(user) => None,
+        Some(_) => Some("the server accepted a user of another name"),
+        None if user.contains(['@', '\\']) => Some(
+            "the server may have split this name at its `@` or `\\` and did not confirm it \
+             (policy add_user_in_response)",
+        ),
+        None => None,
+    };
+    match reason {
+        Some(reason) => Answer::Rejected { reason: reason.to_owned() },
+        None => Answer::Accepted { serial: detail.optional("serial").map(for_the_log) },
+    }
+}
+
+/// A challenge without a transaction cannot be answered (policy `no_detail_on_fail` hides it): a refusal.
+fn challenge(detail: &Detail<'_>) -> Answer {
+    match detail.optional("transaction_id").filter(|id| is_transaction_id(id)) {
+        Some(id) => Answer::Challenge {
+            transaction_id: id.to_owned(),
+            message: printable(detail.text("message"), MESSAGE_LENGTH_MAX),
+        },
+        None => Answer::Rejected { reason: for_the_log(detail.text("message")) },
+    }
+}
+
+/// Longer texts for the person are cut, in characters.
+const MESSAGE_LENGTH_MAX: usize = 1000;
+
+/// 20 digits today; nothing that could be more than an identifier is sent back.
+fn is_transaction_id(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+/// `detail`, which may be absent, null, or without the field (policies hide it).
+struct Detail<'a>(Option<&'a Value>);
+
+impl<'a> Detail<'a> {
+    fn field(&self, name: &str) -> Option<&'a Value> {
+        self.0.and_then(|detail| detail.get(name)).filter(|value| !value.is_null())
+    }
+
+    fn optional(&self, name: &str) -> Option<&'a str> {
+        self.field(name).and_then(Value::as_str)
+    }
+
+    fn text(&self, name: &str) -> &'a str {
+        self.optional(name).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;
