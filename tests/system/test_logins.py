@@ -24,7 +24,7 @@ def anna(product):
     app = product.enrol("anna", "--type", "hotp")
     yield app
     for token in product.json("token", "list", "anna")["tokens"]:
-        product.command("token", "remove", token["serial"])
+        product.command("token", "remove", token["serial"], "--yes")
 
 
 @pytest.mark.parametrize("method", ["keyboard-interactive", "password"])
@@ -62,7 +62,7 @@ def test_codes_by_time(product, algorithm, digits):
     assert product.ssh("berta", code).granted
     assert product.ssh("berta", code).refused
     for token in product.json("token", "list", "berta")["tokens"]:
-        product.command("token", "remove", token["serial"])
+        product.command("token", "remove", token["serial"], "--yes")
 
 
 def test_a_pin_goes_in_front_of_the_code(product):

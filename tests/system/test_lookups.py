@@ -49,7 +49,7 @@ def test_a_new_user_shows_at_once(product):
     assert passwd(product, "berta") is None
     product.add_user("berta")
     assert passwd(product, "berta") is not None
-    product.command("user", "remove", "berta")
+    product.command("user", "remove", "berta", "--yes")
     assert passwd(product, "berta") is None
 
 
