@@ -59,6 +59,7 @@ USERS = [
     ("special", 'a%41b+c &d=e "ü€\\ ', [spass()]),
     ("müller", "müller-pin", [spass()]),
     ("named", "named-pin", [spass()]),
+    ("audited", "audited-pin", [spass()]),
 ]
 
 

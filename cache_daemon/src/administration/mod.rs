@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::clock::UnixSeconds;
 
+pub mod tokens;
+
 /// A command of the command line.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
@@ -93,6 +95,9 @@ pub struct Enrolment {
     pub description: String,
     /// Usable at once, without a first value.
     pub active: bool,
+    /// Whether the user may be one that neither /etc/passwd nor a resolver knows (of SSSD, say).
+    #[serde(default)]
+    pub unknown_user: bool,
 }
 
 /// The kinds of local tokens.

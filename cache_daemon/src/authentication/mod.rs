@@ -11,9 +11,17 @@ use crate::service::clock::Clock;
 use crate::settings::Settings;
 use crate::store::State;
 
+mod decision;
 mod event;
+mod local;
+mod remote;
+mod subject;
+mod throttle;
 
+use decision::Decision;
 pub use event::{Event, Journal};
+use local::Local;
+use subject::{Scope, Subject};
 
 /// The person, as far as a login can reach them.
 pub trait Conversation {
@@ -48,14 +56,107 @@ pub struct Host<'a> {
     pub clock: &'a dyn Clock,
     /// Where decisions are written down.
     pub journal: &'a dyn Journal,
+    /// Whether the login's tty and rhost come from root; only then can it be the local console.
+    pub trusted_terminal: bool,
 }
 
-/// Authenticates.
-pub fn run(_login: &Login, _host: &Host<'_>, _conversation: &mut dyn Conversation) -> Verdict {
-    Verdict::Failed
+/// Authenticates: a code from the person, checked against the local tokens, then against the server.
+pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) -> Verdict {
+    let subject = match Subject::of(login, host) {
+        Ok(subject) => subject,
+        Err(decision) => return decision.record(login, host),
+    };
+    let decision = match &login.password {
+        Some(password) => {
+            let first = decide(&subject, host, password, Origin::EarlierModule);
+            if first.verdict == Verdict::Refused && login.may_ask {
+                first.record(login, host);
+                ask_and_decide(login, &subject, host, conversation)
+            } else {
+                first
+            }
+        }
+        None if login.may_ask => ask_and_decide(login, &subject, host, conversation),
+        None => Decision::nothing_typed_before(),
+    };
+    decision.record(login, host)
 }
 
-/// PAM's account phase.
-pub fn account(_login: &Login, _host: &Host<'_>) -> Verdict {
-    Verdict::Failed
+/// PAM's account phase: whether somebody who has authenticated, by whatever means, may use the host now.
+pub fn account(login: &Login, host: &Host<'_>) -> Verdict {
+    let decision =
+        Subject::of(login, host).map_or_else(|decision| decision, |subject| access(&subject, host));
+    if matches!(decision.verdict, Verdict::Granted { .. } | Verdict::OutOfScope) {
+        // Written down by whoever authenticated them; cron and sudo come through here every minute.
+        return decision.verdict;
+    }
+    decision.record(login, host)
 }
+
+/// Where an answer comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Asked for by us.
+    Prompt,
+    /// Asked for by a module before us (`use_first_pass`, `try_first_pass`): perhaps a password of something else.
+    EarlierModule,
+}
+
+fn ask_and_decide(
+    login: &Login,
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    conversation: &mut dyn Conversation,
+) -> Decision {
+    let prompt = login.prompt.as_deref().unwrap_or(&host.settings.prompt.code);
+    match conversation.ask(prompt, false) {
+        Ok(answer) => decide(subject, host, &answer, Origin::Prompt),
+        Err(ConversationEnded) => Decision::no_answer(),
+    }
+}
+
+/// Decides about one answer. Every refusal has cost one PIN hash at least, so that its speed tells nothing.
+fn decide(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, origin: Origin) -> Decision {
+    if answer.is_empty() {
+        // A server may take it as a request for a challenge, a PIN-less token as its PIN.
+        crate::tokens::spend_the_time_of_a_check();
+        return Decision::empty_answer();
+    }
+    let local = match local::check(subject, host, answer, origin) {
+        Ok(local) => local,
+        Err(error) => return Decision::store_failed(&error),
+    };
+    match local {
+        Local::Granted { serial } => Decision::granted_by_token(subject.name, &serial),
+        Local::Throttled { until } => Decision::throttled(until),
+        Local::Locked { until } => Decision::locked(until),
+        Local::Refused(refusal) => match host.server.filter(|_| subject.may_be_asked_of_the_server(host)) {
+            Some(server) => remote::check(server, subject, host, answer, &refusal),
+            None => Decision::refused_by_tokens(subject, &refusal),
+        },
+    }
+}
+
+fn access(subject: &Subject<'_>, host: &Host<'_>) -> Decision {
+    let tokens = match host.state.tokens(Some(subject.name)) {
+        Ok(tokens) => tokens,
+        Err(error) => return Decision::store_failed(&error),
+    };
+    let has_token = tokens.iter().any(|token| token.active);
+    match subject.scope {
+        Scope::System => Decision::out_of_scope(),
+        Scope::Unknown => Decision::unknown_user(),
+        Scope::Local | Scope::OtherSource if !has_token && !subject.may_be_asked_of_the_server(host) => {
+            Decision::out_of_scope()
+        }
+        Scope::Local | Scope::OtherSource | Scope::Resolver => {
+            match local::lock_of_all(tokens.iter(), &host.settings.lockout, host.clock.now()) {
+                Some(until) if !subject.on_the_console => Decision::locked(until),
+                _ => Decision::known(subject.name),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,4 +2,4 @@
 
 mod state;
 
-pub use state::{State, StoreError};
+pub use state::{State, StoreError, Throttle, Transaction};

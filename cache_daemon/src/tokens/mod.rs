@@ -1,1 +1,15 @@
 //! HOTP, TOTP, simple pass, recovery codes, PIN handling: pure functions, the time passed in. No I/O of any kind.
+
+mod credential;
+mod otp;
+mod otpauth;
+mod pin;
+mod recovery;
+mod token;
+
+pub use credential::{Credential, Found, Resync, Windows};
+pub use otp::{Algorithm, Otp, OtpError, SEED_LENGTH_MAX, SEED_LENGTH_MIN, hotp};
+pub use otpauth::uri as otpauth_uri;
+pub use pin::{PinError, PinHash, spend_the_time_of_a_check};
+pub use recovery::{CodeHash, RecoveryCode};
+pub use token::{Lock, PinPosition, Token};

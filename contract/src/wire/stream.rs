@@ -1,12 +1,12 @@
 //! Frames over a UNIX stream socket, with a deadline on every step.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use zeroize::Zeroizing;
 
 use super::codec::{FRAME_LENGTH_MAX, WireError};
@@ -138,7 +138,8 @@ impl Stream {
     fn send(&mut self, mut frame: &[u8], deadline: Instant) -> Result<(), StreamError> {
         while !frame.is_empty() {
             self.0.set_write_timeout(Some(remaining(deadline)?))?;
-            match self.0.write(frame) {
+            // Not write(2): a peer that is gone must not cost the host program a SIGPIPE.
+            match rustix::net::send(&self.0, frame, SendFlags::NOSIGNAL).map_err(std::io::Error::from) {
                 Ok(0) => return Err(StreamError::Closed),
                 Ok(sent) => frame = &frame[sent..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -1,0 +1,180 @@
+//! How a login ended, and the line that says so. The numbers are in `docs/tokens.md`; one that was released keeps its
+//! meaning.
+
+use privacyidea_contract::wire::{Login, Verdict};
+
+use super::local::{Finding, Refusal};
+use super::{Event, Host, Subject};
+use crate::service::clock::UnixSeconds;
+use crate::store::StoreError;
+
+pub(super) struct Decision {
+    pub(super) verdict: Verdict,
+    number: u16,
+    text: String,
+    /// Whether the log may name the user.
+    user_is_known: bool,
+}
+
+impl Decision {
+    /// Writes the decision down and gives its verdict.
+    pub(super) fn record(self, login: &Login, host: &Host<'_>) -> Verdict {
+        host.journal.record(&Event {
+            number: self.number,
+            time: host.clock.now(),
+            user: self.user_is_known.then(|| login.user.clone()),
+            service: login.service.clone(),
+            rhost: login.rhost.clone(),
+            tty: login.tty.clone(),
+            granted: matches!(self.verdict, Verdict::Granted { .. }),
+            text: self.text,
+        });
+        self.verdict
+    }
+
+    fn new(verdict: Verdict, number: u16, text: impl Into<String>) -> Self {
+        Self { verdict, number, text: text.into(), user_is_known: true }
+    }
+
+    pub(super) fn granted_by_token(user: &str, serial: &str) -> Self {
+        Self::new(Verdict::Granted { user: user.to_owned() }, 1, format!("granted, token {serial}"))
+    }
+
+    pub(super) fn granted_by_server(user: &str, serial: Option<&str>) -> Self {
+        let token = serial.map_or_else(String::new, |serial| format!(", token {serial}"));
+        Self::new(Verdict::Granted { user: user.to_owned() }, 2, format!("granted by the server{token}"))
+    }
+
+    pub(super) fn known(user: &str) -> Self {
+        Self::new(Verdict::Granted { user: user.to_owned() }, 3, "account known")
+    }
+
+    pub(super) fn out_of_scope() -> Self {
+        Self::new(Verdict::OutOfScope, 4, "not an account of ours")
+    }
+
+    pub(super) fn refused_by_tokens(subject: &Subject<'_>, refusal: &Refusal) -> Self {
+        if !subject.is_known() {
+            return Self::unknown_user();
+        }
+        let failures =
+            refusal.counted.iter().map(|(serial, failures)| format!("{serial} failure {failures}"));
+        let failures = match failures.collect::<Vec<_>>() {
+            counted if counted.is_empty() => String::new(),
+            counted => format!(" ({})", counted.join(", ")),
+        };
+        match &refusal.found {
+            Finding::Wrong => Self::new(Verdict::Refused, 10, format!("refused, wrong code{failures}")),
+            Finding::UsedBefore { serial } => Self::new(
+                Verdict::Refused,
+                11,
+                format!("refused, the code of token {serial} has been used{failures}"),
+            ),
+            Finding::FarAway { serial } => Self::new(
+                Verdict::Refused,
+                12,
+                format!(
+                    "refused, the code of token {serial} is outside the window: its next code will resynchronise \
+                     it{failures}"
+                ),
+            ),
+            Finding::NoToken => Self::new(Verdict::Refused, 13, "refused, has no token"),
+        }
+    }
+
+    pub(super) fn unknown_user() -> Self {
+        Self { user_is_known: false, ..Self::new(Verdict::UnknownUser, 14, "refused, no such user") }
+    }
+
+    pub(super) fn empty_answer() -> Self {
+        // Known or not: the name was not looked at yet, so it is left out.
+        Self { user_is_known: false, ..Self::new(Verdict::Refused, 15, "refused, nothing was typed") }
+    }
+
+    pub(super) fn locked(until: Option<UnixSeconds>) -> Self {
+        let until =
+            until.map_or_else(|| "until unlocked".to_owned(), |until| format!("until {}", time_text(until)));
+        let text = format!("refused, locked {until} (privacyidea-host token unlock USER)");
+        Self::new(Verdict::Locked, 16, text)
+    }
+
+    pub(super) fn throttled(until: UnixSeconds) -> Self {
+        // Unknown users are throttled too, and their names are not written down.
+        let text = format!("refused unseen, too many failures: next attempt at {}", time_text(until));
+        Self { user_is_known: false, ..Self::new(Verdict::Locked, 17, text) }
+    }
+
+    pub(super) fn refused_by_server(reason: &str) -> Self {
+        Self::new(Verdict::Refused, 18, format!("refused by the server{}", quoted(reason)))
+    }
+
+    pub(super) fn unknown_to_the_server() -> Self {
+        Self::new(Verdict::UnknownUser, 19, "refused, the server does not know this user")
+    }
+
+    pub(super) fn second_step_wanted(message: &str) -> Self {
+        let text =
+            format!("refused, the server asks for a second step{}, which is not supported", quoted(message));
+        Self::new(Verdict::Refused, 20, text)
+    }
+
+    pub(super) fn nothing_typed_before() -> Self {
+        let text = "refused, use_first_pass is set but no module before this one asked for a password";
+        Self::new(Verdict::Refused, 21, text)
+    }
+
+    pub(super) fn server_unreachable(why: &str) -> Self {
+        Self::new(Verdict::Unavailable, 30, format!("undecided, the server cannot be reached: {why}"))
+    }
+
+    pub(super) fn server_unable(why: &str) -> Self {
+        Self::new(Verdict::Unavailable, 31, format!("undecided, the server cannot check: {why}"))
+    }
+
+    pub(super) fn server_talks_rubbish(why: &str) -> Self {
+        Self::new(
+            Verdict::Unavailable,
+            32,
+            format!("undecided, the server does not answer like privacyIDEA: {why}"),
+        )
+    }
+
+    pub(super) fn server_untrusted(why: &str) -> Self {
+        Self::new(Verdict::Untrusted, 33, format!("refused, the server is not trusted: {why}"))
+    }
+
+    pub(super) fn store_failed(error: &StoreError) -> Self {
+        Self { user_is_known: false, ..Self::new(Verdict::Failed, 40, format!("refused, {error}")) }
+    }
+
+    pub(super) fn accounts_failed(reason: &str) -> Self {
+        let text = format!("refused, it cannot be told whose account this is: {reason}");
+        Self { user_is_known: false, ..Self::new(Verdict::Failed, 41, text) }
+    }
+
+    pub(super) fn no_answer() -> Self {
+        Self { user_is_known: false, ..Self::new(Verdict::NoAnswer, 50, "ended, no answer came") }
+    }
+
+    /// Adds what went wrong beside the decision.
+    pub(super) fn despite(mut self, beside: Result<(), StoreError>) -> Self {
+        if let Err(error) = beside {
+            self.text = format!("{} (and {error})", self.text);
+        }
+        self
+    }
+}
+
+/// The server's own words, if there are any.
+fn quoted(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": \"{text}\"") }
+}
+
+/// For people: local time.
+fn time_text(time: UnixSeconds) -> String {
+    let moment = i64::try_from(time).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    moment.map_or_else(
+        || time.to_string(),
+        |moment| jiff::tz::TimeZone::system().to_datetime(moment).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+    )
+}

@@ -1,0 +1,40 @@
+//! The server, for answers that no local token accepted.
+
+use privacyidea_contract::Secret;
+
+use super::local::{self, Refusal};
+use super::{Decision, Host, Subject};
+use crate::server::{Answer, Check, Failure, Server};
+
+pub(super) fn check(
+    server: &dyn Server,
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    answer: &Secret,
+    refusal: &Refusal,
+) -> Decision {
+    let check = Check { user: subject.name, password: answer, rhost: subject.rhost };
+    match server.check(&check) {
+        // If the failcount cannot be set back, the login stands all the same: the server has consumed the code.
+        Ok(Answer::Accepted { serial }) => Decision::granted_by_server(subject.name, serial.as_deref())
+            .despite(local::forgive(subject, host, refusal, true)),
+        Ok(Answer::Rejected { reason }) => Decision::refused_by_server(&reason),
+        Ok(Answer::UnknownUser) => Decision::unknown_to_the_server(),
+        Ok(Answer::Challenge { message, .. }) => second_step(subject, host, refusal, &message),
+        Err(failure) => undecided(&failure).despite(local::forgive(subject, host, refusal, false)),
+    }
+}
+
+/// The place of the second step: the first factor was right, and the server wants another. This version cannot ask.
+fn second_step(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal, message: &str) -> Decision {
+    Decision::second_step_wanted(message).despite(local::forgive(subject, host, refusal, false))
+}
+
+fn undecided(failure: &Failure) -> Decision {
+    match failure {
+        Failure::Unreachable(why) => Decision::server_unreachable(why),
+        Failure::Unable(why) => Decision::server_unable(why),
+        Failure::Rubbish(why) => Decision::server_talks_rubbish(why),
+        Failure::Untrusted(why) => Decision::server_untrusted(why),
+    }
+}

@@ -1,0 +1,100 @@
+//! Failures: counted, slowed down, locked, forgotten.
+
+use super::*;
+use crate::settings::{LockPeriod, Lockout};
+
+/// So far apart that the throttle does not play a part.
+fn fail(rig: &Rig, user: &str, times: u64) {
+    for _ in 0..times {
+        rig.clock.set(rig.clock.now() + 61);
+        assert_eq!(rig.login(user, "000000"), Verdict::Refused);
+    }
+}
+
+#[test]
+fn ten_failures_lock_and_half_an_hour_later_it_is_over() {
+    let rig = Rig::new();
+    rig.token(hotp_token("HOTP0001", "lena"));
+    fail(&rig, "lena", 10);
+    let locked = rig.clock.now();
+    rig.clock.set(locked + 1799);
+    assert_eq!(rig.login("lena", &code(0)), Verdict::Locked, "the right code too, and it is not used up");
+    assert_eq!(rig.account(&login("lena")), Verdict::Locked);
+    rig.clock.set(locked + 1800);
+    assert_eq!(rig.account(&login("lena")), granted("lena"));
+    assert_eq!(rig.login("lena", &code(0)), granted("lena"));
+    assert_eq!(rig.stored("HOTP0001").failcount, 0);
+}
+
+#[test]
+fn until_unlocked_outlasts_everything_but_the_command() {
+    let mut rig = Rig::new();
+    rig.settings.lockout = Lockout { after: 2, period: LockPeriod::UntilUnlocked, ..Lockout::default() };
+    rig.token(hotp_token("HOTP0001", "lena"));
+    fail(&rig, "lena", 2);
+    rig.clock.set(NOW + 10 * 365 * 86400);
+    assert_eq!(rig.login("lena", &code(0)), Verdict::Locked);
+    let mut token = rig.stored("HOTP0001");
+    token.unlock();
+    rig.token(token);
+    rig.clock.set(NOW + 11 * 365 * 86400);
+    assert_eq!(rig.login("lena", &code(0)), granted("lena"));
+}
+
+#[test]
+fn a_user_is_locked_when_every_token_is() {
+    let rig = Rig::new();
+    rig.token(with_pin("one", PinPosition::Before, hotp_token("HOTP0001", "lena")));
+    rig.token(with_pin("two", PinPosition::Before, hotp_token("HOTP0002", "lena")));
+    for _ in 0..10 {
+        rig.clock.set(rig.clock.now() + 61);
+        assert_eq!(rig.login("lena", "one000000"), Verdict::Refused);
+    }
+    assert_eq!(rig.stored("HOTP0001").failcount, 10);
+    assert_eq!(rig.stored("HOTP0002").failcount, 0, "its PIN was not the one that was typed");
+    rig.clock.set(rig.clock.now() + 61);
+    assert_eq!(rig.login("lena", &format!("one{}", code(0))), Verdict::Refused, "that token is locked");
+    rig.clock.set(rig.clock.now() + 61);
+    assert_eq!(rig.login("lena", &format!("two{}", code(0))), granted("lena"));
+}
+
+#[test]
+fn a_success_resets_its_token_or_all_of_the_users() {
+    for all in [false, true] {
+        let mut rig = Rig::new();
+        rig.settings.lockout.reset_all_user_tokens = all;
+        rig.token(Token { failcount: 4, last_failure: Some(NOW), ..hotp_token("HOTP0001", "lena") });
+        let other = with_pin("two", PinPosition::Before, hotp_token("HOTP0002", "lena"));
+        rig.token(Token { failcount: 5, last_failure: Some(NOW), ..other });
+        assert_eq!(rig.login("lena", &code(0)), granted("lena"));
+        assert_eq!(rig.stored("HOTP0001").failcount, 0);
+        assert_eq!(rig.stored("HOTP0002").failcount, if all { 0 } else { 5 });
+    }
+}
+
+#[test]
+fn guesses_are_slowed_down_per_user_and_source() {
+    let rig = Rig::new();
+    rig.token(hotp_token("HOTP0001", "lena"));
+    for _ in 0..4 {
+        assert_eq!(rig.login("lena", "000000"), Verdict::Refused);
+    }
+    assert_eq!(rig.login("lena", &code(0)), Verdict::Locked, "one second has not passed");
+    assert_eq!(rig.stored("HOTP0001").failcount, 4, "an attempt that was not looked at does not count");
+    let elsewhere = Login { rhost: "198.51.100.1".into(), ..login("lena") };
+    assert_eq!(run(&elsewhere, &rig.host(), &mut Script::answers([code(0).as_str()])), granted("lena"));
+    rig.clock.set(NOW + 1);
+    assert_eq!(rig.login("lena", &code(1)), granted("lena"));
+    assert_eq!(rig.login("lena", "000000"), Verdict::Refused, "the success cleared the throttle");
+    assert_eq!(rig.login("lena", &code(2)), granted("lena"));
+}
+
+#[test]
+fn unknown_names_are_slowed_down_alike() {
+    let rig = Rig::new();
+    for _ in 0..4 {
+        assert_eq!(rig.login("nobody", "000000"), Verdict::UnknownUser);
+    }
+    assert_eq!(rig.login("nobody", "000000"), Verdict::Locked);
+    assert_eq!(rig.numbers(), [14, 14, 14, 14, 17]);
+}

@@ -1,0 +1,93 @@
+//! When the server is asked, and what its answers mean.
+
+use super::*;
+
+fn accepted() -> Result<Answer, Failure> {
+    Ok(Answer::Accepted { serial: Some("PI1".into()) })
+}
+
+#[test]
+fn a_user_without_a_matching_local_token_is_checked_at_the_server() {
+    let table = [
+        (accepted(), granted("carla"), 2),
+        (Ok(Answer::Rejected { reason: "wrong otp pin".into() }), Verdict::Refused, 18),
+        (Ok(Answer::UnknownUser), Verdict::UnknownUser, 19),
+        (
+            Ok(Answer::Challenge { transaction_id: "1".into(), message: "Confirm".into() }),
+            Verdict::Refused,
+            20,
+        ),
+        (Err(Failure::Unreachable("timeout".into())), Verdict::Unavailable, 30),
+        (Err(Failure::Unable("LDAP is down".into())), Verdict::Unavailable, 31),
+        (Err(Failure::Rubbish("HTML".into())), Verdict::Unavailable, 32),
+        (Err(Failure::Untrusted("unknown issuer".into())), Verdict::Untrusted, 33),
+    ];
+    for (answer, verdict, number) in table {
+        let rig = Rig::with_server([answer]);
+        assert_eq!(rig.login("carla", "pin123456"), verdict);
+        assert_eq!(rig.numbers(), [number]);
+    }
+}
+
+#[test]
+fn a_local_token_that_matches_spares_the_server() {
+    let rig = Rig::with_server([]);
+    rig.token(hotp_token("HOTP0001", "carla"));
+    assert_eq!(rig.login("carla", &code(0)), granted("carla"));
+}
+
+#[test]
+fn a_code_of_the_server_costs_no_local_failure() {
+    let rig = Rig::with_server([accepted(), Ok(Answer::Rejected { reason: String::new() })]);
+    rig.token(hotp_token("HOTP0001", "carla"));
+    assert_eq!(rig.login("carla", "pin123456"), granted("carla"));
+    assert_eq!(rig.stored("HOTP0001").failcount, 0);
+    assert_eq!(rig.login("carla", "pin123456"), Verdict::Refused);
+    assert_eq!(rig.stored("HOTP0001").failcount, 1);
+}
+
+#[test]
+fn an_outage_does_not_slow_anybody_down() {
+    let away = || Err(Failure::Unreachable("no route".into()));
+    let rig = Rig::with_server([away(), away(), away(), away(), away(), accepted()]);
+    for _ in 0..5 {
+        assert_eq!(rig.login("carla", "pin123456"), Verdict::Unavailable);
+    }
+    assert_eq!(rig.login("carla", "pin123456"), granted("carla"));
+}
+
+#[test]
+fn root_system_accounts_and_strangers_are_never_asked_of_the_server() {
+    let rig = Rig::with_server([]);
+    for user in ["root", "sync", "nobody", "lena"] {
+        assert!(!matches!(rig.login(user, "123456"), Verdict::Granted { .. }), "{user}");
+    }
+    let system = Login { uid: Some(999), ..login("daemon-of-sssd") };
+    assert_eq!(run(&system, &rig.host(), &mut Script::answers(["123456"])), Verdict::Refused);
+    let disguised = Login { uid: Some(0), ..login("carla") };
+    assert_eq!(run(&disguised, &rig.host(), &mut Script::answers(["123456"])), Verdict::Refused);
+}
+
+#[test]
+fn local_accounts_are_asked_of_the_server_only_where_configured() {
+    let mut rig = Rig::with_server([accepted()]);
+    rig.settings.server.as_mut().unwrap().local_accounts = true;
+    assert_eq!(rig.login("lena", "pin123456"), granted("lena"));
+    assert!(!matches!(rig.login("root", "pin123456"), Verdict::Granted { .. }));
+}
+
+#[test]
+fn users_of_another_nss_source_are_asked_of_the_server() {
+    let rig = Rig::with_server([accepted()]);
+    let sssd = Login { uid: Some(70000), ..login("erin") };
+    assert_eq!(run(&sssd, &rig.host(), &mut Script::answers(["pin123456"])), granted("erin"));
+}
+
+#[test]
+fn a_broken_cache_locks_nobody_out_whom_the_host_knows() {
+    let rig = Rig::with_server([accepted()]);
+    let known = Login { uid: Some(20001), ..login("unreadable") };
+    assert_eq!(run(&known, &rig.host(), &mut Script::answers(["pin123456"])), granted("unreadable"));
+    let failed = run(&login("unreadable"), &rig.host(), &mut Script::answers([]));
+    assert_eq!(failed, Verdict::Failed);
+}

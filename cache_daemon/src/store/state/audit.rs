@@ -1,0 +1,50 @@
+//! The latest logins, for `privacyidea-host log` and `test-login`. The system's log is the lasting record.
+
+use rusqlite::params;
+
+use super::{State, StoreError, signed, unsigned};
+use crate::administration::AuditRecord;
+use crate::authentication::Event;
+use crate::service::clock::UnixSeconds;
+
+/// So many logins are kept.
+const ROWS_MAX: i64 = 10_000;
+
+impl State {
+    /// Writes an event down.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]
+    pub fn audit(&self, event: &Event) -> Result<(), StoreError> {
+        let connection = self.connection();
+        connection
+            .prepare_cached("INSERT INTO audit (time, user, granted, text) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![signed(event.time), event.user, event.granted, event.to_string()])?;
+        // Ids only grow, so this costs one step down the tree when there is nothing to delete.
+        connection
+            .prepare_cached("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1")?
+            .execute([ROWS_MAX])?;
+        Ok(())
+    }
+
+    /// The latest events, newest first: of one user only, not before `since`, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]
+    pub fn audited(
+        &self,
+        user: Option<&str>,
+        since: UnixSeconds,
+        limit: u32,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let connection = self.connection();
+        let mut select = connection.prepare_cached(
+            "SELECT time, granted, text FROM audit WHERE (?1 IS NULL OR user = ?1) AND time >= ?2
+             ORDER BY id DESC LIMIT ?3",
+        )?;
+        let records = select.query_map(params![user, signed(since), limit], |row| {
+            Ok(AuditRecord { time: unsigned(row.get(0)?), granted: row.get(1)?, text: row.get(2)? })
+        })?;
+        Ok(records.collect::<Result<_, _>>()?)
+    }
+}

@@ -1,0 +1,64 @@
+//! The tables, and how older ones become today's.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::StoreError;
+
+/// One step a version; a database of version n has had the first n. Never change one that was released.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE tokens (
+        serial TEXT PRIMARY KEY,
+        user TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        description TEXT NOT NULL,
+        -- HOTP and TOTP.
+        seed BLOB, algorithm TEXT, digits INTEGER, period INTEGER,
+        -- The lowest counter or time step that is still good; only ever grows.
+        next INTEGER NOT NULL,
+        drift INTEGER NOT NULL,
+        -- A right value outside the window, waiting for the one after it.
+        resync_counter INTEGER, resync_drift INTEGER,
+        -- argon2id, PHC string.
+        pin TEXT, pin_position TEXT NOT NULL,
+        active INTEGER NOT NULL,
+        failcount INTEGER NOT NULL, last_failure INTEGER,
+        enrolled INTEGER NOT NULL, last_used INTEGER
+    ) STRICT;
+    CREATE INDEX tokens_by_user ON tokens (user);
+    -- SHA-256 of unused codes.
+    CREATE TABLE recovery_codes (
+        serial TEXT NOT NULL REFERENCES tokens ON DELETE CASCADE,
+        hash BLOB NOT NULL,
+        PRIMARY KEY (serial, hash)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE serials (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    -- The key is a salted hash: people type passwords where names belong.
+    CREATE TABLE throttle (
+        key BLOB PRIMARY KEY, failures INTEGER NOT NULL, last INTEGER NOT NULL, until INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX throttle_by_age ON throttle (last);
+    CREATE TABLE salts (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
+    INSERT INTO salts VALUES ('throttle', randomblob(32));
+    CREATE TABLE audit (
+        id INTEGER PRIMARY KEY, time INTEGER NOT NULL, user TEXT, granted INTEGER NOT NULL, text TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX audit_by_user ON audit (user, time);
+"];
+
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    // The daemon and a --once may both be the first: the lock decides before either looks at the version.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let Some(missing) = usize::try_from(found).ok().and_then(|done| MIGRATIONS.get(done..)) else {
+        return Err(StoreError::Newer { found });
+    };
+    for step in missing {
+        transaction.execute_batch(step)?;
+    }
+    if found != known {
+        transaction.pragma_update(None, "user_version", known)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
