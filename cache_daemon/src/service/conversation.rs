@@ -121,7 +121,11 @@ mod tests {
     }
 
     /// Asks once while `person` sits at the other end.
-    fn ask(stop: &Stop, turns: &Turns, person: impl FnOnce(Stream) + Send) -> Result<Secret, ConversationEnded> {
+    fn ask(
+        stop: &Stop,
+        turns: &Turns,
+        person: impl FnOnce(Stream) + Send,
+    ) -> Result<Secret, ConversationEnded> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut stream = Stream::new(ours);
         std::thread::scope(|scope| {
@@ -135,7 +139,9 @@ mod tests {
     fn the_answer_comes_back_and_the_turn_is_free_while_the_person_thinks() {
         let (stop, turns) = (Stop::new().unwrap(), Turns::new(1));
         let answer = ask(&stop, &turns, |mut stream| {
-            let Ok(Reply::Ask { text, echo: false }) = stream.receive_reply(soon()) else { panic!("no question") };
+            let Ok(Reply::Ask { text, echo: false }) = stream.receive_reply(soon()) else {
+                panic!("no question")
+            };
             assert_eq!(text, "One-time code: ");
             drop(turns.take_before(soon()).expect("the only turn is free"));
             stream.send_request(&Request::Answer("755224".into()), soon()).unwrap();

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use privacyidea_contract::paths;
+use privacyidea_contract::wire::{Stream, Verdict};
 use sd_notify::NotifyState;
 
 use super::clock::{Clock, SystemClock};
-use super::endpoints::{AuthSocket, LookupSocket};
+use super::endpoints::{AuthSocket, LookupSocket, refusal};
 use super::journal::Log;
 use super::refresher::Refresher;
-use super::room::Room;
+use super::room::{FIRST_REQUEST, Room};
 use super::scope::{Scope, ScopeError};
 use super::signals::{Signal, Signals};
 use super::sockets::{self, Published, SocketError};
@@ -28,8 +29,12 @@ const LOCK: &str = "/run/privacyidea-host/daemon.lock";
 const AUTH_THREADS: usize = 192;
 /// Threads of `lookup.sock`.
 const LOOKUP_THREADS: usize = 8;
+/// How long each of those is listened to who came before the daemon found out that it cannot serve.
+const TURNED_AWAY: Duration = Duration::from_millis(500);
 /// How long the start waits for the first map: resolvers may be far away.
 const FIRST_MAP: Duration = Duration::from_secs(2);
+/// Nobody has looked for lookups for so long: every thread is stuck, because no answer takes longer than 20 seconds.
+const STUCK: Duration = Duration::from_secs(30);
 /// How often the main thread looks around without a watchdog.
 const LOOK_AROUND: Duration = Duration::from_secs(60);
 
@@ -77,7 +82,13 @@ pub(super) fn serve(log: &Arc<Log>) -> Result<(), DaemonError> {
     raise_descriptor_limit();
     let auth = AuthListener::claim().map_err(DaemonError::Socket)?;
     let since = SystemClock.now();
-    let scope = Arc::new(Scope::open(Arc::clone(log), Some(since)).map_err(DaemonError::Scope)?);
+    let scope = match Scope::open(Arc::clone(log), Some(since)) {
+        Ok(scope) => Arc::new(scope),
+        Err(error) => {
+            auth.turn_away();
+            return Err(DaemonError::Scope(error));
+        }
+    };
     // Before the first thread, so that no signal ends the process any more.
     let mut signals = Signals::register()?;
     let running = Running::start(scope, auth)?;
@@ -111,6 +122,22 @@ impl AuthListener {
                 Self { listener, ours: Some(ours), lock }
             }
         })
+    }
+
+    /// Tells those who have connected already that nothing can be decided. Left waiting, they would make systemd start
+    /// the daemon again and again, until it gives the socket up.
+    fn turn_away(self) {
+        let deadline = Instant::now() + FIRST_REQUEST;
+        if self.listener.set_nonblocking(true).is_err() {
+            return;
+        }
+        while let Ok((socket, _)) = self.listener.accept() {
+            let mut stream = Stream::new(socket);
+            // What fails here concerns one peer, who is turned away in any case.
+            let _ = stream.receive_request(deadline.min(Instant::now() + TURNED_AWAY)).and_then(|request| {
+                stream.send_reply(&refusal(&request, Verdict::Failed), Instant::now() + TURNED_AWAY)
+            });
+        }
     }
 }
 
@@ -154,7 +181,7 @@ impl Running {
                 Some(Signal::Reload) => self.reload(),
                 None => {}
             }
-            if watchdog.is_some_and(|watchdog| self.lookup.unattended_for() < watchdog) {
+            if watchdog.is_some() && self.lookup.unattended_for() < STUCK {
                 notify(&[NotifyState::Watchdog]);
             }
         }

@@ -61,8 +61,11 @@ impl From<rustix::io::Errno> for IdentityError {
 }
 
 /// The directories that the daemon owns, with their modes.
-pub(super) const DIRECTORIES: [(&str, u32); 3] =
-    [("/run/privacyidea-host", 0o755), ("/var/lib/privacyidea-host", 0o700), ("/var/cache/privacyidea-host", 0o755)];
+pub(super) const DIRECTORIES: [(&str, u32); 3] = [
+    ("/run/privacyidea-host", 0o755),
+    ("/var/lib/privacyidea-host", 0o700),
+    ("/var/cache/privacyidea-host", 0o755),
+];
 
 /// Makes the process the daemon's: as root it makes the daemon's directories and becomes its user for good. No thread
 /// may run yet, because the ids belong to the calling thread.
@@ -126,19 +129,19 @@ fn become_user(user: DaemonUser) -> Result<(), IdentityError> {
 /// Makes `path`, or takes over the one that is there, without following a symbolic link: the directory's own
 /// descriptor is changed, and only if it is root's or already the daemon's.
 fn own_directory(path: &Path, user: DaemonUser, mode: u32) -> Result<(), IdentityError> {
-    let refuse =
-        |reason: String| IdentityError::Directory { path: path.display().to_string(), reason };
+    let refuse = |reason: String| IdentityError::Directory { path: path.display().to_string(), reason };
     let failed = |error: rustix::io::Errno| refuse(std::io::Error::from(error).to_string());
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(refuse("it has no parent".to_owned()));
     };
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    // The parents are root's: where they lead is the administrator's business.
     let parent = rustix::fs::open(parent, flags, Mode::empty()).map_err(failed)?;
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
         Err(error) => return Err(failed(error)),
     }
-    let directory = rustix::fs::openat(&parent, name, flags, Mode::empty())
+    let directory = rustix::fs::openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())
         .map_err(|error| refuse(format!("it is no directory of its own: {}", std::io::Error::from(error))))?;
     let stat = rustix::fs::fstat(&directory).map_err(failed)?;
     if stat.st_uid != 0 && stat.st_uid != user.uid {
@@ -161,17 +164,16 @@ mod tests {
     use super::*;
 
     fn myself() -> DaemonUser {
-        DaemonUser {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        }
+        DaemonUser { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
     }
 
     #[test]
     fn the_user_is_found_by_its_whole_name_and_never_with_roots_ids() {
         let passwd = b"root:x:0:0::/root:/bin/sh\n_privacyidea2:x:7:7:::\n_privacyidea:x:120:130::/:/no\n";
         assert_eq!(find(passwd, "_privacyidea"), Some(DaemonUser { uid: 120, gid: 130 }));
-        for bad in ["", "_privacyidea:x:0:5:::", "_privacyidea:x:5:0:::", "_privacyidea:x", "_privacyidea:x:a:b:::"] {
+        for bad in
+            ["", "_privacyidea:x:0:5:::", "_privacyidea:x:5:0:::", "_privacyidea:x", "_privacyidea:x:a:b:::"]
+        {
             assert_eq!(find(bad.as_bytes(), "_privacyidea"), None, "{bad}");
         }
     }

@@ -37,7 +37,9 @@ pub(super) struct Log(Sink);
 
 enum Sink {
     /// Lines, with a `<N>` in front if the journal reads them (sd-daemon(3)).
-    StandardError { prefixed: bool },
+    StandardError {
+        prefixed: bool,
+    },
     Syslog(Syslog),
 }
 
@@ -128,7 +130,8 @@ fn printable(text: &str, also: impl Fn(char) -> bool) -> String {
             line.push('…');
             break;
         }
-        let is_direction = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let is_direction =
+            matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_direction || also(c) {
             let _ = write!(line, "{}", c.escape_unicode());
         } else {
@@ -178,7 +181,10 @@ impl Syslog {
 
 /// Whether JOURNAL_STREAM names what standard error is (systemd.exec(5)).
 fn standard_error_is_the_journal() -> bool {
-    #[expect(clippy::disallowed_methods, reason = "systemd's own variable, and only the shape of log lines is at stake")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "systemd's own variable, and only the shape of log lines is at stake"
+    )]
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let Ok(stat) = rustix::fs::fstat(std::io::stderr().as_fd()) else { return false };
     stream == format!("{}:{}", stat.st_dev, stat.st_ino)

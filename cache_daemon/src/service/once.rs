@@ -27,9 +27,9 @@ pub(super) enum OnceError {
 impl fmt::Display for OnceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSocket => {
-                f.write_str("--once needs a connected UNIX stream socket as standard input; it is for programs")
-            }
+            Self::NoSocket => f.write_str(
+                "--once needs a connected UNIX stream socket as standard input; it is for programs",
+            ),
             Self::Peer(error) => error.fmt(f),
         }
     }

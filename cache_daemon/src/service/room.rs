@@ -100,7 +100,8 @@ impl Room {
             .extend(self.waiting.iter().map(|waiting| PollFd::new(waiting.stream.socket(), PollFlags::IN)));
         let reopening = self.closed_until.filter(|_| !is_open);
         let first = self.waiting.iter().map(|waiting| waiting.until).chain(reopening).min();
-        let timeout = first.map_or(LONGEST_WAIT, |until| until.saturating_duration_since(now).min(LONGEST_WAIT));
+        let timeout =
+            first.map_or(LONGEST_WAIT, |until| until.saturating_duration_since(now).min(LONGEST_WAIT));
         if poll(&mut descriptors, timeout).is_err() {
             // No memory in the kernel: look again, those who wait lose nothing.
             return (false, vec![false; self.waiting.len()]);
@@ -322,10 +323,7 @@ mod tests {
         honest.write_all(&[frame(3), frame(4)].concat()).unwrap();
         let mut visitor = scene.room.next(&scene.stop, &|| {}).unwrap();
         let far = Instant::now() + Duration::from_secs(10);
-        assert!(matches!(
-            visitor.stream.receive_request(far),
-            Ok(Request::Lookup(Lookup::PasswdById(4)))
-        ));
+        assert!(matches!(visitor.stream.receive_request(far), Ok(Request::Lookup(Lookup::PasswdById(4)))));
         assert_eq!(asked(visitor), 3);
         // Unread bytes make a close a reset.
         for mut guest in guests {

@@ -14,7 +14,7 @@ use super::stop::Stop;
 use crate::administration::{Answer, Command, Probe, Site, execute};
 use crate::authentication::Host;
 use crate::directory::{Directory, DirectoryError, LocalFiles};
-use crate::server::{Client, Server};
+use crate::server::{Client, Server, computer_name};
 use crate::settings::{Settings, SettingsError};
 use crate::store::{State, StoreError};
 
@@ -152,8 +152,7 @@ impl Configured {
             LocalFiles::of_this_host(),
         )
         .map_err(ScopeError::Directory)?;
-        let computer = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let server = settings.server.as_ref().map(|server| Client::new(server, &computer));
+        let server = settings.server.as_ref().map(|server| Client::new(server, &computer_name()));
         let configured = Self { settings, directory, server };
         configured.write_notices(log);
         Ok(configured)

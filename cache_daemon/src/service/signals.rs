@@ -46,8 +46,7 @@ impl Signals {
     /// # Errors
     /// poll(2) failed: no memory.
     pub(super) fn wait(&mut self, timeout: Duration) -> std::io::Result<Option<Signal>> {
-        let mut waiting =
-            [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.reload, PollFlags::IN)];
+        let mut waiting = [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.reload, PollFlags::IN)];
         poll(&mut waiting, timeout)?;
         let [stop, reload] = waiting.map(|descriptor| !descriptor.revents().is_empty());
         if stop {

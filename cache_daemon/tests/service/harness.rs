@@ -14,9 +14,9 @@ use privacyidea_contract::wire::{Login, Reply, Request, Stream, StreamError, Ver
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The daemon's user on the test's host.
-pub const DAEMON: u32 = 64711;
+pub(crate) const DAEMON: u32 = 64711;
 /// Values of RFC 4226 appendix D, for the seed `12345678901234567890`.
-pub const CODES: [&str; 10] =
+pub(crate) const CODES: [&str; 10] =
     ["755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489"];
 
 const SEED: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
@@ -39,7 +39,7 @@ exec "$@"
 "#;
 
 /// None, with a word about it, where the test cannot make a namespace.
-pub fn host() -> Option<TestHost> {
+pub(crate) fn host() -> Option<TestHost> {
     if rustix::process::geteuid().is_root() {
         Some(TestHost::new())
     } else {
@@ -48,12 +48,12 @@ pub fn host() -> Option<TestHost> {
     }
 }
 
-pub fn soon() -> Instant {
+pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
 /// A host: its directories outlive its daemons.
-pub struct TestHost {
+pub(crate) struct TestHost {
     root: tempfile::TempDir,
     syslog: UnixDatagram,
 }
@@ -82,26 +82,26 @@ impl TestHost {
         host
     }
 
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.path().join(path)
     }
 
-    pub fn auth_socket(&self) -> PathBuf {
+    pub(crate) fn auth_socket(&self) -> PathBuf {
         self.path("run/privacyidea-host/auth.sock")
     }
 
-    pub fn lookup_socket(&self) -> PathBuf {
+    pub(crate) fn lookup_socket(&self) -> PathBuf {
         self.path("run/privacyidea-host/lookup.sock")
     }
 
-    pub fn write_settings(&self, text: &str) {
+    pub(crate) fn write_settings(&self, text: &str) {
         let path = self.path("etc/privacyidea-host/config.toml");
         std::fs::write(&path, text).expect("settings");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("mode");
     }
 
     /// A program in the host's namespace; `prepare` is a piece of shell that runs before it, as root.
-    pub fn command(&self, prepare: &str, program: &[&str]) -> Command {
+    pub(crate) fn command(&self, prepare: &str, program: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         command
             .args(["--mount", "--propagation", "private", "sh", "-c", NAMESPACE, "sh"])
@@ -116,36 +116,29 @@ impl TestHost {
     }
 
     /// A daemon that has said that it is ready.
-    pub fn daemon(&self) -> Daemon {
+    pub(crate) fn daemon(&self) -> Daemon {
         self.daemon_after("", &["/etc/daemon"], Stdio::null())
     }
 
-    pub fn daemon_after(&self, prepare: &str, program: &[&str], stdin: Stdio) -> Daemon {
+    pub(crate) fn daemon_after(&self, prepare: &str, program: &[&str], stdin: Stdio) -> Daemon {
         let notify = self.path("etc/notify");
         let _ = std::fs::remove_file(&notify);
         let notify = listening(&notify);
         let mut command = self.command(prepare, program);
         command.env("NOTIFY_SOCKET", "/etc/notify").stdin(stdin).stderr(Stdio::piped());
-        let daemon = Daemon::new(command.spawn().expect("the daemon starts"));
-        let mut message = [0; 1024];
-        loop {
-            let length = notify.recv(&mut message).unwrap_or_else(|error| {
-                panic!("no word of readiness: {error}; {:?}", daemon.lines.try_iter().collect::<Vec<_>>())
-            });
-            if String::from_utf8_lossy(&message[..length]).contains("READY=1") {
-                return daemon;
-            }
-        }
+        let daemon = Daemon::new(command.spawn().expect("the daemon starts"), notify);
+        daemon.notification("READY=1");
+        daemon
     }
 
     /// Runs the daemon to its end: exit status and standard error.
-    pub fn failing_daemon(&self, prepare: &str) -> (ExitStatus, String) {
+    pub(crate) fn failing_daemon(&self, prepare: &str) -> (ExitStatus, String) {
         let output = self.command(prepare, &["/etc/daemon"]).output().expect("the daemon starts");
         (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     /// A `--once` at the other end of a socket pair.
-    pub fn once(&self, prepare: &str) -> (Stream, Child) {
+    pub(crate) fn once(&self, prepare: &str) -> (Stream, Child) {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         let child = self
             .command(prepare, &["/etc/daemon", "--once"])
@@ -156,20 +149,20 @@ impl TestHost {
         (Stream::new(ours), child)
     }
 
-    pub fn connect_auth(&self) -> Stream {
+    pub(crate) fn connect_auth(&self) -> Stream {
         Stream::connect(&self.auth_socket(), Duration::from_secs(10)).expect("auth.sock")
     }
 
-    pub fn connect_lookup(&self) -> Stream {
+    pub(crate) fn connect_lookup(&self) -> Stream {
         Stream::connect(&self.lookup_socket(), Duration::from_secs(10)).expect("lookup.sock")
     }
 
-    pub fn administrate(&self, command: &cache_daemon::administration::Command) -> Answer {
+    pub(crate) fn administrate(&self, command: &cache_daemon::administration::Command) -> Answer {
         administrate(&mut self.connect_auth(), command)
     }
 
     /// An HOTP token with the seed of RFC 4226, ready for use.
-    pub fn enrol(&self, user: &str) -> String {
+    pub(crate) fn enrol(&self, user: &str) -> String {
         match self.administrate(&enrolment(user)) {
             Answer::Enrolled { token, .. } => token.serial,
             Answer::Refused { reason } => panic!("not enrolled: {reason}"),
@@ -178,19 +171,19 @@ impl TestHost {
     }
 
     /// One login over `auth.sock` with one answer.
-    pub fn log_in(&self, user: &str, code: &str) -> Verdict {
+    pub(crate) fn log_in(&self, user: &str, code: &str) -> Verdict {
         log_in(&mut self.connect_auth(), user, code)
     }
 
     /// The next message that syslog gets.
-    pub fn syslog_line(&self) -> String {
+    pub(crate) fn syslog_line(&self) -> String {
         let mut message = [0; 4096];
         let length = self.syslog.recv(&mut message).expect("a message to syslog");
         String::from_utf8_lossy(&message[..length]).into_owned()
     }
 
     /// Reads syslog up to a line with `text` in it.
-    pub fn syslog_line_with(&self, text: &str) -> String {
+    pub(crate) fn syslog_line_with(&self, text: &str) -> String {
         loop {
             let line = self.syslog_line();
             if line.contains(text) {
@@ -209,14 +202,15 @@ fn listening(path: &Path) -> UnixDatagram {
 }
 
 /// A running daemon, killed when dropped.
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     /// Its standard error, line by line.
-    pub lines: Receiver<String>,
+    pub(crate) lines: Receiver<String>,
+    notify: UnixDatagram,
 }
 
 impl Daemon {
-    pub fn new(mut child: Child) -> Self {
+    pub(crate) fn new(mut child: Child, notify: UnixDatagram) -> Self {
         let stderr = child.stderr.take().expect("a pipe");
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -226,34 +220,50 @@ impl Daemon {
                 }
             }
         });
-        Self { child, lines }
+        Self { child, lines, notify }
     }
 
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the daemon runs");
     }
 
+    /// Waits until systemd would have heard `text`.
+    pub(crate) fn notification(&self, text: &str) {
+        let mut message = [0; 1024];
+        loop {
+            let length = self.notify.recv(&mut message).unwrap_or_else(|error| {
+                panic!("no {text}: {error}; {:?}", self.lines.try_iter().collect::<Vec<_>>())
+            });
+            if String::from_utf8_lossy(&message[..length]).contains(text) {
+                return;
+            }
+        }
+    }
+
     /// kill -9
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("the daemon runs");
         self.child.wait().expect("its end");
     }
 
     /// Waits for the end, which something else has caused.
-    pub fn end(mut self) -> ExitStatus {
+    pub(crate) fn end(mut self) -> ExitStatus {
         self.child.wait().expect("its end")
     }
 
     /// Waits for a line with `text` in it on standard error.
-    pub fn line_with(&self, text: &str) -> String {
+    pub(crate) fn line_with(&self, text: &str) -> String {
         let deadline = soon();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| panic!("no line with {text:?}: {error}"));
+            let line = self
+                .lines
+                .recv_timeout(left)
+                .unwrap_or_else(|error| panic!("no line with {text:?}: {error}"));
             if line.contains(text) {
                 return line;
             }
@@ -268,7 +278,7 @@ impl Drop for Daemon {
     }
 }
 
-pub fn enrolment(user: &str) -> cache_daemon::administration::Command {
+pub(crate) fn enrolment(user: &str) -> cache_daemon::administration::Command {
     cache_daemon::administration::Command::TokenEnrol(Enrolment {
         user: user.to_owned(),
         kind: TokenKind::Hotp,
@@ -283,13 +293,13 @@ pub fn enrolment(user: &str) -> cache_daemon::administration::Command {
     })
 }
 
-pub fn administrate(stream: &mut Stream, command: &cache_daemon::administration::Command) -> Answer {
+pub(crate) fn administrate(stream: &mut Stream, command: &cache_daemon::administration::Command) -> Answer {
     let document = serde_json::to_vec(command).expect("JSON");
     stream.send_request(&Request::Administration(document.into()), soon()).expect("sent");
     receive_document(stream).unwrap_or_else(|_| panic!("another reply than a document"))
 }
 
-pub fn receive_document(stream: &mut Stream) -> Result<Answer, Reply> {
+pub(crate) fn receive_document(stream: &mut Stream) -> Result<Answer, Reply> {
     let mut document = Vec::new();
     loop {
         match stream.receive_reply(soon()).expect("a reply") {
@@ -304,7 +314,7 @@ pub fn receive_document(stream: &mut Stream) -> Result<Answer, Reply> {
     }
 }
 
-pub fn login(user: &str) -> Login {
+pub(crate) fn login(user: &str) -> Login {
     Login {
         user: user.to_owned(),
         uid: None,
@@ -318,13 +328,13 @@ pub fn login(user: &str) -> Login {
 }
 
 /// Sends the request and answers every question with `code`.
-pub fn log_in(stream: &mut Stream, user: &str, code: &str) -> Verdict {
+pub(crate) fn log_in(stream: &mut Stream, user: &str, code: &str) -> Verdict {
     stream.send_request(&Request::Login(login(user)), soon()).expect("sent");
     answer(stream, code).expect("a verdict")
 }
 
 /// Answers every question with `code` up to the verdict.
-pub fn answer(stream: &mut Stream, code: &str) -> Result<Verdict, StreamError> {
+pub(crate) fn answer(stream: &mut Stream, code: &str) -> Result<Verdict, StreamError> {
     loop {
         match stream.receive_reply(soon())? {
             Reply::Ask { .. } => stream.send_request(&Request::Answer(code.into()), soon())?,
@@ -336,7 +346,7 @@ pub fn answer(stream: &mut Stream, code: &str) -> Result<Verdict, StreamError> {
 }
 
 /// Sends a login and waits for the first question; returns its text.
-pub fn begin(stream: &mut Stream, user: &str) -> String {
+pub(crate) fn begin(stream: &mut Stream, user: &str) -> String {
     stream.send_request(&Request::Login(login(user)), soon()).expect("sent");
     match stream.receive_reply(soon()).expect("a reply") {
         Reply::Ask { text, .. } => text,
@@ -345,12 +355,12 @@ pub fn begin(stream: &mut Stream, user: &str) -> String {
     }
 }
 
-pub fn granted(user: &str) -> Verdict {
+pub(crate) fn granted(user: &str) -> Verdict {
     Verdict::Granted { user: user.to_owned() }
 }
 
 /// Runs `peer` in a thread that is another user for the kernel.
-pub fn as_user<T: Send>(uid: u32, peer: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn as_user<T: Send>(uid: u32, peer: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         scope
             .spawn(|| {
@@ -365,7 +375,7 @@ pub fn as_user<T: Send>(uid: u32, peer: impl FnOnce() -> T + Send) -> T {
 }
 
 /// A listening socket where systemd would make it.
-pub fn systemds_socket(host: &TestHost) -> UnixListener {
+pub(crate) fn systemds_socket(host: &TestHost) -> UnixListener {
     std::fs::create_dir_all(host.path("run/privacyidea-host")).expect("a directory");
     let listener = UnixListener::bind(host.auth_socket()).expect("a socket");
     std::fs::set_permissions(host.auth_socket(), std::fs::Permissions::from_mode(0o666)).expect("mode");

@@ -73,7 +73,8 @@ fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
     assert!(text.contains("_privacyidea is not in /etc/passwd"), "{text}");
 
     let Some(host) = crate::harness::host() else { return };
-    let (status, text) = host.failing_daemon("mkdir /etc/target; ln -s /etc/target /var/lib/privacyidea-host");
+    let (status, text) =
+        host.failing_daemon("mkdir /etc/target; ln -s /etc/target /var/lib/privacyidea-host");
     assert_eq!(status.code(), Some(1));
     assert!(text.contains("/var/lib/privacyidea-host cannot be used"), "{text}");
     assert_eq!(std::fs::metadata(host.path("etc/target")).unwrap().uid(), 0);
@@ -89,9 +90,44 @@ fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
 #[test]
 fn nobody_else_may_start_it() {
     let Some(host) = host() else { return };
-    let output = host.command("", &["setpriv", "--reuid", "1000", "--clear-groups", "/etc/daemon"]).output().unwrap();
+    let output =
+        host.command("", &["setpriv", "--reuid", "1000", "--clear-groups", "/etc/daemon"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("uid 1000"), "{output:?}");
+}
+
+#[test]
+fn arguments_that_are_not_its_own_are_a_usage_error() {
+    let run = |arguments: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_privacyidea-cached")).args(arguments).output().unwrap()
+    };
+    for wrong in [&["--nce"][..], &["--once", "--once"], &["--version", "x"], &[""]] {
+        let output = run(wrong);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{wrong:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: privacyidea-cached"));
+    }
+    let version = run(&["--version"]);
+    assert!(version.status.success());
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout),
+        format!("privacyidea-cached {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    assert!(run(&["--help"]).status.success());
+}
+
+#[test]
+fn once_needs_a_socket_and_a_peer_that_speaks() {
+    let Some(host) = host() else { return };
+    let status = host.command("", &["/etc/daemon", "--once"]).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let line = host.syslog_line();
+    assert!(
+        line.starts_with("<27>") && line.contains("--once needs a connected UNIX stream socket"),
+        "{line}"
+    );
+    let (stream, mut child) = host.once("");
+    drop(stream);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]
@@ -138,12 +174,58 @@ fn a_socket_from_systemd_is_served_and_left_in_place() {
 }
 
 #[test]
+fn whoever_woke_a_daemon_that_cannot_serve_hears_of_it() {
+    let Some(host) = host() else { return };
+    host.write_settings("[lockout]\naftr = 3\n");
+    let listener = systemds_socket(&host);
+    let mut waiting: Vec<_> = (0..3).map(|_| host.connect_auth()).collect();
+    for stream in &mut waiting {
+        stream.send_request(&Request::Login(login("carla")), soon()).unwrap();
+    }
+    let launch = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=auth exec /etc/daemon";
+    let status = host
+        .command("", &["sh", "-c", launch])
+        .stdin(Stdio::from(OwnedFd::from(listener.try_clone().unwrap())))
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(78));
+    for stream in &mut waiting {
+        assert_eq!(answer(stream, CODES[0]).unwrap(), Verdict::Failed);
+    }
+    // Nothing is left that would make systemd start it again.
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
 fn systemds_socket_is_not_taken_away_by_a_start_by_hand() {
     let Some(host) = host() else { return };
     let _listener = systemds_socket(&host);
     let (status, text) = host.failing_daemon("");
     assert_eq!(status.code(), Some(1));
     assert!(text.contains("already serves this host's sockets"), "{text}");
+}
+
+#[test]
+fn a_socket_that_systemd_calls_otherwise_is_not_served() {
+    let Some(host) = host() else { return };
+    let listener = systemds_socket(&host);
+    let launch = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=other exec /etc/daemon";
+    let output =
+        host.command("", &["sh", "-c", launch]).stdin(Stdio::from(OwnedFd::from(listener))).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one named \"other\""), "{output:?}");
+}
+
+#[test]
+fn the_watchdog_hears_that_lookups_are_looked_after() {
+    let Some(host) = host() else { return };
+    let daemon = host.daemon_after("", &["env", "WATCHDOG_USEC=300000", "/etc/daemon"], Stdio::null());
+    for _ in 0..3 {
+        daemon.notification("WATCHDOG=1");
+    }
+    daemon.signal(Signal::TERM);
+    daemon.notification("STOPPING=1");
 }
 
 #[test]

@@ -39,7 +39,9 @@ fn once_serves_a_login_with_the_same_tokens_and_the_same_memory() {
     host.enrol("carla");
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
     daemon.kill();
-    for (code, verdict) in [(CODES[0], Verdict::Refused), (CODES[1], granted("carla")), (CODES[1], Verdict::Refused)] {
+    for (code, verdict) in
+        [(CODES[0], Verdict::Refused), (CODES[1], granted("carla")), (CODES[1], Verdict::Refused)]
+    {
         let (mut stream, mut child) = host.once("");
         assert_eq!(log_in(&mut stream, "carla", code), verdict);
         assert!(child.wait().unwrap().success());
@@ -91,7 +93,8 @@ fn a_code_is_used_up_even_if_the_daemon_dies_right_after_it_said_yes() {
 #[test]
 fn a_full_disk_is_a_fault_and_never_a_grant() {
     let Some(host) = host() else { return };
-    let prepare = "mkdir -p /var/lib/privacyidea-host && mount -t tmpfs -o size=512k tmpfs /var/lib/privacyidea-host";
+    let prepare =
+        "mkdir -p /var/lib/privacyidea-host && mount -t tmpfs -o size=512k tmpfs /var/lib/privacyidea-host";
     let daemon = host.daemon_after(prepare, &["/etc/daemon"], std::process::Stdio::null());
     host.enrol("carla");
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
@@ -100,7 +103,7 @@ fn a_full_disk_is_a_fault_and_never_a_grant() {
         let arguments = ["--mount", "--target", &pid, "sh", "-c", script];
         std::process::Command::new("nsenter").args(arguments).output().unwrap()
     };
-    let full = in_its_namespace("cat /dev/zero > /var/lib/privacyidea-host/filler");
+    let full = in_its_namespace("yes > /var/lib/privacyidea-host/filler");
     assert!(String::from_utf8_lossy(&full.stderr).contains("No space"), "{full:?}");
     assert_eq!(host.log_in("carla", CODES[1]), Verdict::Failed);
     assert!(in_its_namespace("rm /var/lib/privacyidea-host/filler").status.success());

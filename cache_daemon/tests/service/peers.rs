@@ -31,9 +31,7 @@ fn users_log_in_as_themselves_only() {
 fn administration_is_roots_and_belongs_on_its_socket() {
     let Some(host) = host() else { return };
     let _daemon = host.daemon();
-    let request = |command: &Command| {
-        Request::Administration(serde_json::to_vec(command).unwrap().into())
-    };
+    let request = |command: &Command| Request::Administration(serde_json::to_vec(command).unwrap().into());
     as_user(1000, || {
         for command in [enrolment("carla"), Command::Status, Command::TokenList { user: None }] {
             let mut stream = host.connect_auth();
@@ -55,7 +53,9 @@ fn administration_is_roots_and_belongs_on_its_socket() {
         assert!(matches!(stream.receive_reply(soon()), Ok(Reply::NotAllowed)));
     }
     let mut stream = host.connect_auth();
-    stream.send_request(&Request::Administration(b"{\"command\":\"no-such\"}".to_vec().into()), soon()).unwrap();
+    stream
+        .send_request(&Request::Administration(b"{\"command\":\"no-such\"}".to_vec().into()), soon())
+        .unwrap();
     assert!(matches!(receive_document(&mut stream), Ok(Answer::Refused { .. })));
 }
 
@@ -115,8 +115,14 @@ fn rubbish_closes_its_own_connection() {
     let mut trailing = Request::Status.encode().unwrap().to_vec();
     trailing[0] += 1;
     trailing.push(0);
-    let rubbish: [&[u8]; 6] =
-        [b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 64], &other_version, &trailing, &[4, 0, 0, 0, 1, 0, 77, 0]];
+    let rubbish: [&[u8]; 6] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0; 64],
+        &[0xff; 64],
+        &other_version,
+        &trailing,
+        &[4, 0, 0, 0, 1, 0, 77, 0],
+    ];
     for path in [host.auth_socket(), host.lookup_socket()] {
         for bytes in rubbish {
             let mut socket = UnixStream::connect(&path).unwrap();
