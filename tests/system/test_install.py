@@ -70,7 +70,8 @@ def test_there_are_manual_pages_and_completions(product):
         "man8/libnss_privacyidea.8.gz",
         "man8/privacyidea-cached.8.gz",
         "man5/privacyidea-host.toml.5.gz",
-        "man1/privacyidea-host.1.gz",
+        "man8/privacyidea-host.8.gz",
+        "man8/privacyidea-host-token-enrol.8.gz",
     ):
         assert f"/usr/share/man/{page}" in listed
     for completion in (
