@@ -86,7 +86,7 @@ fn flush(user: Option<&str>, site: &Site<'_>) -> Answer {
 
 fn status(site: &Site<'_>) -> Answer {
     let now = site.clock.now();
-    let tokens = match site.state.token_counts(now) {
+    let tokens = match tokens::counts(site.state, &site.settings.lockout, now) {
         Ok(tokens) => tokens,
         Err(error) => return Answer::Refused { reason: error.to_string() },
     };

@@ -108,6 +108,7 @@ fn enrolment(arguments: &Enrol, json: bool, session: &mut Session<'_>) -> Result
         description: arguments.description.clone(),
         // A PIN or a list of codes has been seen by whoever needs it: there is nothing to prove.
         active: arguments.no_verify || matches!(arguments.kind, Kind::SimplePass | Kind::RecoveryCodes),
+        unknown_user: arguments.unknown_user,
     })
 }
 
@@ -191,6 +192,7 @@ fn add_recovery_codes(arguments: &Enrol, session: &mut Session<'_>) -> Result<()
         seed: None,
         description: String::new(),
         active: true,
+        unknown_user: arguments.unknown_user,
     });
     let mut answer = session.daemon.ask(&command)?;
     let Answer::Enrolled { token, codes, .. } = &answer else { return Err(other_version()) };

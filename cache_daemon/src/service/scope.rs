@@ -139,6 +139,7 @@ impl Scope {
             server: configured.server(),
             clock: &self.clock,
             journal: &self.journal,
+            trusted_terminal: is_root,
         }
     }
 }

@@ -290,6 +290,7 @@ pub(crate) fn enrolment(user: &str) -> cache_daemon::administration::Command {
         seed: Some(SEED.to_owned()),
         description: "a test's".to_owned(),
         active: true,
+        unknown_user: false,
     })
 }
 
