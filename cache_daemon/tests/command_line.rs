@@ -43,6 +43,7 @@ const COMMANDS: [(&[&str], &[&str]); 22] = [
             "--description",
             "--no-verify",
             "--recovery-codes",
+            "--unknown-user",
             "--qr",
             "Examples:",
         ],
