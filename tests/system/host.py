@@ -43,14 +43,16 @@ class Host:
     """One throwaway host. `systemd`: whether systemd is its PID 1; else nothing runs that a test did not start."""
 
     def __init__(self, root: Path, systemd: bool = False):
-        self._scratch = Path(tempfile.mkdtemp(prefix="privacyidea-host-test-"))
-        self._cgroup = _own_cgroup(self._scratch.name) if systemd else None
+        self.scratch = Path(tempfile.mkdtemp(prefix="privacyidea-host-test-"))
+        self._cgroup = _own_cgroup(self.scratch.name) if systemd else None
         self._syslog = None
+        self._started = []
+        self.pid = None
         self.systemd = systemd
-        self._console = open(self._scratch.with_suffix(".console"), "wb+")
+        self._console = open(self.scratch.with_suffix(".console"), "wb+")
         command = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child"]
         command += ["--cgroup"] if systemd else []
-        command += ["--propagation", "private", HERE / "enter-root", root, self._scratch]
+        command += ["--propagation", "private", HERE / "enter-root", root, self.scratch]
         command += ["systemd" if systemd else "plain"]
         self._unshare = subprocess.Popen(
             command,
@@ -128,13 +130,15 @@ class Host:
 
     def start(self, script, user=None) -> subprocess.Popen:
         """Starts a command that goes on; it ends with the host."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.command(script, user),
             stdin=subprocess.DEVNULL,
             stdout=self._console,
             stderr=self._console,
             start_new_session=True,
         )
+        self._started.append(process)
+        return process
 
     def terminal(self, script, user=None) -> Terminal:
         """Runs a command on a terminal of the host, for a test that types and reads."""
@@ -170,14 +174,20 @@ class Host:
         """Ends every process of the host and removes what it had."""
         if self._syslog:
             self._syslog.close()
-        self._unshare.kill()  # and with it, by --kill-child, the namespace's first process and so all others
+        # With its first process all others of the namespace end, and unshare, which waits for it.
+        if self.pid and self._unshare.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+        else:
+            self._unshare.kill()
         self._unshare.wait()
+        for process in self._started:
+            process.wait()
         self._unshare.stdin.close()
         self._console.close()
-        self._scratch.with_suffix(".console").unlink(missing_ok=True)
+        self.scratch.with_suffix(".console").unlink(missing_ok=True)
         if self._cgroup:
             wait_for(lambda: _removed_cgroup(self._cgroup), 10, "the end of the host's control groups")
-        wait_for(lambda: _removed_directory(self._scratch), 10, "the end of the host's mounts")
+        wait_for(lambda: _removed_directory(self.scratch), 10, "the end of the host's mounts")
 
     def __enter__(self):
         return self
