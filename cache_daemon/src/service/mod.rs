@@ -7,6 +7,7 @@ use std::sync::Arc;
 pub mod clock;
 mod conversation;
 mod daemon;
+mod daily_copy;
 mod endpoints;
 mod identity;
 mod journal;

@@ -116,6 +116,35 @@ fn arguments_that_are_not_its_own_are_a_usage_error() {
 }
 
 #[test]
+fn a_damaged_state_database_stops_the_start_and_the_copy_brings_it_back() {
+    let Some(host) = host() else { return };
+    let daemon = host.daemon();
+    host.enrol("carla");
+    daemon.kill();
+    let (state, copy) = (
+        host.path("var/lib/privacyidea-host/state.db"),
+        host.path("var/lib/privacyidea-host/state.db.daily"),
+    );
+    // Yesterday's is made anew at the next start, with the token in it.
+    let long_ago = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    std::fs::File::options().write(true).open(&copy).unwrap().set_times(long_ago).unwrap();
+    host.daemon().kill();
+    for name in ["state.db-wal", "state.db-shm"] {
+        let _ = std::fs::remove_file(state.with_file_name(name));
+    }
+    std::fs::write(&state, "damaged ".repeat(1000)).unwrap();
+    let (status, text) = host.failing_daemon("");
+    assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    assert!(text.contains("copy /var/lib/privacyidea-host/state.db.daily to"), "{text}");
+    let (mut stream, mut child) = host.once("");
+    assert_eq!(log_in(&mut stream, "carla", CODES[0]), Verdict::Failed);
+    assert!(child.wait().unwrap().success());
+    std::fs::copy(&copy, &state).unwrap();
+    let _daemon = host.daemon();
+    assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
+}
+
+#[test]
 fn once_needs_a_socket_and_a_peer_that_speaks() {
     let Some(host) = host() else { return };
     let status = host.command("", &["/etc/daemon", "--once"]).status().unwrap();

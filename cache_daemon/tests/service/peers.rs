@@ -64,10 +64,10 @@ fn a_terminal_that_a_user_claims_is_not_believed() {
     let Some(host) = host() else { return };
     let _daemon = host.daemon();
     host.enrol("carla");
-    // The throttle does not hold on the console; whoever says that they sit there must be root to be believed.
-    as_user(1000, || {
-        let attempt = || {
-            let mut console = login("carla");
+    host.enrol("bob");
+    let verdicts = |user: &str| -> Vec<Verdict> {
+        let attempt = |_| {
+            let mut console = login(user);
             console.rhost = String::new();
             console.tty = "tty1".to_owned();
             console.service = "login".to_owned();
@@ -75,9 +75,13 @@ fn a_terminal_that_a_user_claims_is_not_believed() {
             stream.send_request(&Request::Login(console), soon()).unwrap();
             answer(&mut stream, "000000").unwrap()
         };
-        let verdicts: Vec<_> = (0..12).map(|_| attempt()).collect();
-        assert!(verdicts.contains(&Verdict::Locked), "{verdicts:?}");
-    });
+        (0..12).map(attempt).collect()
+    };
+    // Neither throttle nor lock hold on the console; whoever says that they sit there must be root to be believed.
+    let of_root = verdicts("bob");
+    assert!(of_root.iter().all(|verdict| *verdict == Verdict::Refused), "{of_root:?}");
+    let of_carla = as_user(1000, || verdicts("carla"));
+    assert!(of_carla.contains(&Verdict::Locked), "{of_carla:?}");
 }
 
 #[test]
