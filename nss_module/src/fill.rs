@@ -198,7 +198,9 @@ mod tests {
 
     fn members(group: &CGroup) -> Vec<String> {
         // SAFETY: the array ends with a null pointer.
-        let at = |index| unsafe { *group.members.add(index) };
+        let place = |index| unsafe { group.members.add(index) };
+        // SAFETY: as above.
+        let at = |index| unsafe { place(index).read() };
         (0..).map(at).take_while(|member| !member.is_null()).map(|member| text(member)).collect()
     }
 

@@ -40,14 +40,14 @@ pub(crate) fn with_current<R>(body: impl FnOnce(&Snapshot) -> R) -> Option<R> {
             return Some(body(reader.snapshot()));
         }
     }
-    refresh(body)
+    open_anew(body)
 }
 
 /// Whether the files were replaced without notice; if so they are opened again. For answers that are not fresh.
 #[cold]
 pub(crate) fn reopen_if_replaced() -> bool {
     let is_in_place = Reader::enter().is_some_and(|reader| reader.snapshot().is_in(Path::new(MAP_DIRECTORY)));
-    !is_in_place && refresh(|_| ()).is_some()
+    !is_in_place && open_anew(|_| ()).is_some()
 }
 
 /// A snapshot for the caller alone.
@@ -56,31 +56,34 @@ pub(crate) fn open() -> Option<Snapshot> {
 }
 
 #[cold]
-fn refresh<R>(body: impl FnOnce(&Snapshot) -> R) -> Option<R> {
+fn open_anew<R>(body: impl FnOnce(&Snapshot) -> R) -> Option<R> {
     let Some(new) = open() else {
         // Gone, or no descriptor left: what is mapped is still good for as long as its entries say.
         return Reader::enter().map(|reader| body(reader.snapshot()));
     };
-    let mut new = Some(Box::new(new));
-    REFRESH.try_with(|| (), |()| install(&mut new));
-    match new {
-        // Another thread is at it, or no slot is free.
-        Some(private) => Some(body(&private)),
-        None => Reader::enter().map(|reader| body(reader.snapshot())),
-    }
+    let result = body(&new);
+    // Not if another thread is at it.
+    REFRESH.try_with(|| (), |()| install(new));
+    Some(result)
 }
 
-/// Makes `new` current if there is a slot for it, and takes it then.
-fn install(new: &mut Option<Box<Snapshot>>) {
+/// Makes `new` current, unless it is that already or outdated by now, or no slot is free. The caller holds `REFRESH`.
+fn install(new: Snapshot) {
     let current = CURRENT.load(Ordering::SeqCst);
+    let is_known = SLOTS.get(current).is_some_and(|slot| {
+        // SAFETY: a current slot has a snapshot, which only the holder of `REFRESH` could take away.
+        let known = unsafe { &*slot.snapshot.load(Ordering::SeqCst) };
+        known.is_same(&new)
+    });
+    if is_known || !new.is_current() {
+        return;
+    }
     let is_free =
         |(index, slot): &(usize, &Slot)| *index != current && slot.readers.load(Ordering::SeqCst) == 0;
     let Some((index, slot)) = SLOTS.iter().enumerate().find(is_free) else { return };
-    if let Some(new) = new.take() {
-        discard(slot.snapshot.swap(Box::into_raw(new), Ordering::SeqCst));
-        CURRENT.store(index, Ordering::SeqCst);
-        sweep();
-    }
+    discard(slot.snapshot.swap(Box::into_raw(Box::new(new)), Ordering::SeqCst));
+    CURRENT.store(index, Ordering::SeqCst);
+    sweep();
 }
 
 /// Unmaps what is neither current nor read. The caller holds `REFRESH`.

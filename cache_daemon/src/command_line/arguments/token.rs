@@ -139,7 +139,7 @@ pub(in crate::command_line) struct Enrol {
     /// Activate the token without a first code
     #[arg(long)]
     pub no_verify: bool,
-    /// Allow a user whom only another NSS source of the host knows (SSSD, say)
+    /// Take a user whom neither /etc/passwd nor a resolver knows, but another NSS source of this host
     #[arg(long)]
     pub unknown_user: bool,
     /// Make a set of recovery codes as well
