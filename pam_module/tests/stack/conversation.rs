@@ -2,9 +2,10 @@
 
 use std::thread::JoinHandle;
 
+use privacyidea_contract::Secret;
 use privacyidea_contract::wire::{Reply, Request, Stream};
 
-use crate::application::{Phase, Style};
+use crate::application::{Application, NoAnswer, Phase, Style, Talk};
 use crate::harness::{AS_IS, Actor, Stack, granted, soon};
 
 const PAM_SILENT: i32 = 0x8000;
@@ -98,6 +99,24 @@ fn a_person_who_goes_away_is_a_conversation_error() {
     assert_eq!(code.name(), "PAM_CONV_ERR");
     assert_eq!(actor.shown.len(), 1);
     // The daemon sees the end of the connection, no answer.
+    assert_eq!(daemon.join().unwrap(), None);
+}
+
+/// An application that says all is well and gives no answer, not even an empty one.
+#[test]
+fn no_answer_to_a_question_is_a_conversation_error() {
+    struct Mute;
+    impl Talk for Mute {
+        fn message(&mut self, _: Style, _: &str) -> Result<Option<Secret>, NoAnswer> {
+            Ok(None)
+        }
+        fn delay(&mut self, _: u32) {}
+    }
+    let stack = Stack::new("");
+    let daemon = serve_question(&stack);
+    let mut application = Application::start(c"test", c"root", Some(&stack.confdir()), Mute).unwrap();
+    application.do_not_wait().unwrap();
+    assert_eq!(application.call(Phase::Authenticate).name(), "PAM_CONV_ERR");
     assert_eq!(daemon.join().unwrap(), None);
 }
 
