@@ -22,18 +22,30 @@ pub fn is_usable_id(id: u32) -> bool {
 #[must_use]
 pub fn is_usable_name(name: &str) -> bool {
     let stem = name.strip_suffix('$').unwrap_or(name);
-    let first_is_safe = !stem.starts_with(['-', '.', '@', '$']);
-    let every_character_is_safe = stem.chars().all(|c| {
-        c.is_ascii_alphanumeric()
-            || matches!(c, '.' | '_' | '-' | '@')
-            || (!c.is_ascii() && c.is_alphanumeric())
-    });
+    let (mut is_ascii_and_safe, mut is_number) = (true, true);
+    for byte in stem.bytes() {
+        is_ascii_and_safe &= is_safe_ascii(byte);
+        is_number &= byte.is_ascii_digit();
+    }
+    // Nearly all names are ASCII, and a group may have thousands: the others take the longer way.
+    let is_safe = is_ascii_and_safe || stem.chars().all(is_safe_character);
     !stem.is_empty()
         && name.len() <= NAME_LENGTH_MAX
-        && first_is_safe
-        && every_character_is_safe
-        && !stem.bytes().all(|b| b.is_ascii_digit())
+        && !stem.starts_with(['-', '.', '@', '$'])
+        && is_safe
+        && !is_number
         && name != "root"
+}
+
+fn is_safe_ascii(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'@')
+}
+
+fn is_safe_character(character: char) -> bool {
+    match u8::try_from(character) {
+        Ok(byte) if byte.is_ascii() => is_safe_ascii(byte),
+        _ => character.is_alphanumeric(),
+    }
 }
 
 /// Whether a gecos, home or shell may stand in a passwd entry: no `:`, no control characters, not too long.

@@ -1,7 +1,6 @@
 //! Entries into the caller's buffer, through libnss's types. What was copied is what is checked, so that a map that
 //! changes under us cannot slip anything through.
 
-use std::ffi::CStr;
 use std::io::{Error, ErrorKind, Result};
 use std::ptr;
 
@@ -125,24 +124,25 @@ fn put_members(buffer: &mut CBuffer, entry: &GroupView<'_>) -> Result<*mut *mut 
     let room = entry.member_count as usize;
     let array: *mut *mut c_char = reserve(buffer, (room + 1) * size_of::<*mut c_char>())?.cast();
     let block = entry.member_block;
-    let mut name = put_bytes(buffer, block, 1)?;
+    let copy = put_bytes(buffer, block, 1)?;
     // SAFETY: one byte more than the block was reserved. The last name ends there at the latest.
-    let end = unsafe { name.add(block.len()) };
+    let end = unsafe { copy.add(block.len()) };
     // SAFETY: as above.
     unsafe { end.write(0) };
-    let mut count = 0;
-    while name < end && count < room {
-        // SAFETY: `name` is before `end`, where a NUL byte is.
-        let text = unsafe { CStr::from_ptr(name.cast()) }.to_bytes();
-        if is_name(text) {
+    // SAFETY: these bytes were just written; what is written below is the array, which is beside them.
+    let names = unsafe { std::slice::from_raw_parts(copy, block.len()) };
+    let (mut at, mut count) = (0, 0);
+    for name in names.split(|byte| *byte == 0) {
+        if is_name(name) && count < room {
+            // SAFETY: where `name` begins, inside the copy.
+            let start = unsafe { copy.add(at) };
             // SAFETY: the array has `room` places and one more.
             let place = unsafe { array.add(count) };
             // SAFETY: as above.
-            unsafe { place.write(name.cast()) };
+            unsafe { place.write(start.cast()) };
             count += 1;
         }
-        // SAFETY: past the NUL byte of `text`, so at most one past `end`: the end of what was reserved.
-        name = unsafe { name.add(text.len() + 1) };
+        at += name.len() + 1;
     }
     // SAFETY: `count` is at most `room`.
     let place = unsafe { array.add(count) };
@@ -170,6 +170,8 @@ fn reserve(buffer: &mut CBuffer, length: usize) -> Result<*mut u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
+
     use super::*;
 
     #[test]
