@@ -6,6 +6,8 @@
 mod codec;
 mod message;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use codec::{FRAME_LENGTH_MAX, WireError};
 pub use message::{Enumeration, GroupEntry, Login, Lookup, PasswdEntry, Reply, Request, Verdict};

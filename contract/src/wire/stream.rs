@@ -138,12 +138,12 @@ impl Stream {
     fn send(&mut self, mut frame: &[u8], deadline: Instant) -> Result<(), StreamError> {
         while !frame.is_empty() {
             self.0.set_write_timeout(Some(remaining(deadline)?))?;
-            // Not write(2): a peer that is gone must not cost the host program a SIGPIPE.
-            match rustix::net::send(&self.0, frame, SendFlags::NOSIGNAL).map_err(std::io::Error::from) {
+            // Not `write`: with Debian 13's compiler that raises SIGPIPE, which ends the program that a module is in.
+            match rustix::net::send(&self.0, frame, SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(StreamError::Closed),
                 Ok(sent) => frame = &frame[sent..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(std::io::Error::from(error).into()),
             }
         }
         Ok(())

@@ -1,0 +1,182 @@
+//! What every request is served with, and how the settings are changed under running requests.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use privacyidea_contract::paths;
+
+use super::clock::{SystemClock, UnixSeconds};
+use super::conversation::Turns;
+use super::daily_copy;
+use super::journal::{AuthenticationJournal, Log, SYSLOG_SOCKET};
+use super::room::Attendance;
+use super::stop::Stop;
+use crate::administration::{Answer, Command, Probe, Site, execute};
+use crate::authentication::Host;
+use crate::directory::{Directory, DirectoryError, LocalFiles};
+use crate::server::{Client, Server, computer_name};
+use crate::settings::{Settings, SettingsError};
+use crate::store::{State, StoreError};
+
+/// Logins at work at the same time, those not counted that wait for a person.
+const TURNS: usize = 16;
+
+/// Why nothing can be served.
+#[derive(Debug)]
+pub(super) enum ScopeError {
+    /// The administrator has to change the settings.
+    Settings(SettingsError),
+    /// state.db cannot be used; without it no login can be decided.
+    State(StoreError),
+    /// cache.db cannot be used.
+    Directory(DirectoryError),
+    /// The system is out of something.
+    System(std::io::Error),
+}
+
+impl fmt::Display for ScopeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settings(error) => error.fmt(f),
+            Self::State(error @ (StoreError::Database(_) | StoreError::Malformed(_))) => write!(
+                f,
+                "{path}: {error}. If it is damaged: move {path}, {path}-wal and {path}-shm away, copy {copy} to {path} \
+                 and give it to {user}; codes used since that copy was made could be used again, so resynchronise or \
+                 enrol anew",
+                path = paths::STATE_DATABASE,
+                copy = daily_copy::path(),
+                user = paths::DAEMON_USER,
+            ),
+            Self::State(error) => write!(f, "{}: {error}", paths::STATE_DATABASE),
+            Self::Directory(error) => error.fmt(f),
+            Self::System(error) => write!(f, "the system is out of something: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ScopeError {}
+
+/// What the settings make: replaced as a whole when they change.
+pub(super) struct Configured {
+    pub(super) settings: Settings,
+    pub(super) directory: Directory,
+    pub(super) server: Option<Client>,
+}
+
+/// What every request is served with.
+pub(super) struct Scope {
+    pub(super) state: Arc<State>,
+    pub(super) clock: SystemClock,
+    pub(super) log: Arc<Log>,
+    pub(super) stop: Arc<Stop>,
+    pub(super) turns: Turns,
+    pub(super) attendance: Attendance,
+    /// None: `--once`.
+    running_since: Option<UnixSeconds>,
+    probe: Probe,
+    configured: RwLock<Arc<Configured>>,
+    journal: AuthenticationJournal,
+}
+
+impl Scope {
+    /// Reads the settings and opens both databases. Asks neither network nor resolvers.
+    ///
+    /// # Errors
+    /// Every [`ScopeError`].
+    pub(super) fn open(log: Arc<Log>, running_since: Option<UnixSeconds>) -> Result<Self, ScopeError> {
+        let settings = Settings::load(Path::new(paths::SETTINGS)).map_err(ScopeError::Settings)?;
+        let state = Arc::new(State::open(Path::new(paths::STATE_DATABASE)).map_err(ScopeError::State)?);
+        let configured = Configured::open(settings, &log)?;
+        let journal =
+            AuthenticationJournal::new(Path::new(SYSLOG_SOCKET), Arc::clone(&state), Arc::clone(&log));
+        Ok(Self {
+            state,
+            clock: SystemClock,
+            log,
+            stop: Arc::new(Stop::new().map_err(ScopeError::System)?),
+            turns: Turns::new(TURNS),
+            attendance: Attendance::default(),
+            running_since,
+            probe: Probe::default(),
+            configured: RwLock::new(Arc::new(configured)),
+            journal,
+        })
+    }
+
+    /// What is configured now; a request keeps what it began with.
+    pub(super) fn configured(&self) -> Arc<Configured> {
+        Arc::clone(&self.configured.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the settings again. If they cannot be used, everything stays as it is.
+    ///
+    /// # Errors
+    /// Every [`ScopeError`].
+    pub(super) fn reload(&self) -> Result<(), ScopeError> {
+        let settings = Settings::load(Path::new(paths::SETTINGS)).map_err(ScopeError::Settings)?;
+        let configured = Arc::new(Configured::open(settings, &self.log)?);
+        *self.configured.write().unwrap_or_else(PoisonError::into_inner) = configured;
+        self.probe.reset();
+        Ok(())
+    }
+
+    /// Carries a command out.
+    pub(super) fn execute(&self, command: &Command) -> Answer {
+        let configured = self.configured();
+        let answer = execute(
+            command,
+            &Site {
+                settings: &configured.settings,
+                state: &self.state,
+                directory: &configured.directory,
+                server: configured.server(),
+                probe: &self.probe,
+                clock: &self.clock,
+                running_since: self.running_since,
+            },
+        );
+        configured.write_notices(&self.log);
+        answer
+    }
+
+    /// What a decision may look at. `is_root`: whether the peer is believed about terminal and remote host.
+    pub(super) fn host<'a>(&'a self, configured: &'a Configured, is_root: bool) -> Host<'a> {
+        Host {
+            settings: &configured.settings,
+            state: &self.state,
+            accounts: &configured.directory,
+            server: configured.server(),
+            clock: &self.clock,
+            journal: &self.journal,
+            trusted_terminal: is_root,
+        }
+    }
+}
+
+impl Configured {
+    fn open(settings: Settings, log: &Log) -> Result<Self, ScopeError> {
+        let directory = Directory::open(
+            &settings,
+            Path::new(paths::CACHE_DATABASE),
+            Path::new(paths::MAP_DIRECTORY),
+            LocalFiles::of_this_host(),
+        )
+        .map_err(ScopeError::Directory)?;
+        let server = settings.server.as_ref().map(|server| Client::new(server, &computer_name()));
+        let configured = Self { settings, directory, server };
+        configured.write_notices(log);
+        Ok(configured)
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        self.server.as_ref().map(|server| server as &dyn Server)
+    }
+
+    /// What the directory has to say to the administrator.
+    pub(super) fn write_notices(&self, log: &Log) {
+        for notice in self.directory.take_notices() {
+            log.write(super::journal::Severity::Warning, &notice);
+        }
+    }
+}
