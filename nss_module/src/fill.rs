@@ -46,6 +46,10 @@ impl<C> Destination<C> {
 /// A passwd entry on its way to C.
 pub(crate) struct PasswdOut<'a>(pub(crate) PasswdView<'a>);
 
+/// No password. Not `x`, which says "look into shadow(5)": pam_unix finds no entry of ours there, and its account phase
+/// would lock our users out.
+const PASSWORD: &[u8] = b"*";
+
 impl ToC<CPasswd> for PasswdOut<'_> {
     #[inline]
     unsafe fn to_c(&self, result: *mut CPasswd, buffer: &mut CBuffer) -> Result<()> {
@@ -55,7 +59,7 @@ impl ToC<CPasswd> for PasswdOut<'_> {
         }
         let filled = CPasswd {
             name: put_text(buffer, entry.name, is_name)?,
-            passwd: put_text(buffer, b"x", |_| true)?,
+            passwd: put_text(buffer, PASSWORD, |_| true)?,
             uid: entry.uid,
             gid: entry.gid,
             gecos: put_text(buffer, entry.gecos, is_field)?,
@@ -80,7 +84,7 @@ impl ToC<CGroup> for GroupOut<'_> {
         }
         let filled = CGroup {
             name: put_text(buffer, entry.name, is_name)?,
-            passwd: put_text(buffer, b"x", |_| true)?,
+            passwd: put_text(buffer, PASSWORD, |_| true)?,
             gid: entry.gid,
             members: put_members(buffer, entry)?,
         };
@@ -225,7 +229,7 @@ mod tests {
                     assert!(room >= 21, "{room}");
                     assert_eq!(
                         (text(filled.name), text(filled.passwd)),
-                        ("alice".to_owned(), "x".to_owned())
+                        ("alice".to_owned(), "*".to_owned())
                     );
                     assert_eq!(text(filled.shell), "/bin/sh");
                 }

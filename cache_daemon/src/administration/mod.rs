@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::clock::UnixSeconds;
 
+mod execute;
 pub mod tokens;
+
+pub use execute::{Probe, Site, execute};
 
 /// A command of the command line.
 #[derive(Clone, Serialize, Deserialize)]

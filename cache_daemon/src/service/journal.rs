@@ -103,8 +103,17 @@ impl Journal for AuthenticationJournal {
     }
 }
 
+/// Numbers of the events that say what is broken: the server from 30 on, this host from 40 on.
+const FAULTS: std::ops::Range<u16> = 30..50;
+
 fn severity(event: &Event) -> Severity {
-    if event.granted { Severity::Info } else { Severity::Notice }
+    if event.granted {
+        Severity::Info
+    } else if FAULTS.contains(&event.number) {
+        Severity::Error
+    } else {
+        Severity::Notice
+    }
 }
 
 /// The event with texts from outside made harmless: no control characters, and no blanks in what stands behind `name=`,

@@ -1,4 +1,4 @@
-//! The thread that keeps the cache and the lookup map fresh.
+//! The thread that keeps the cache and the lookup map fresh, and state.db's copy with them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,6 +57,7 @@ fn refresh(scope: &Scope) {
         scope.log.error("a fault in the program ended a refresh; the line before says where");
     }
     configured.write_notices(&scope.log);
+    super::daily_copy::make_if_due(&scope.state, scope.clock.now(), &scope.log);
 }
 
 /// False: the service ends.

@@ -8,6 +8,7 @@ use privacyidea_contract::paths;
 
 use super::clock::{SystemClock, UnixSeconds};
 use super::conversation::Turns;
+use super::daily_copy;
 use super::journal::{AuthenticationJournal, Log, SYSLOG_SOCKET};
 use super::room::Attendance;
 use super::stop::Stop;
@@ -38,6 +39,15 @@ impl fmt::Display for ScopeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
+            Self::State(error @ (StoreError::Database(_) | StoreError::Malformed(_))) => write!(
+                f,
+                "{path}: {error}. If it is damaged: move {path}, {path}-wal and {path}-shm away, copy {copy} to {path} \
+                 and give it to {user}; codes used since that copy was made could be used again, so resynchronise or \
+                 enrol anew",
+                path = paths::STATE_DATABASE,
+                copy = daily_copy::path(),
+                user = paths::DAEMON_USER,
+            ),
             Self::State(error) => write!(f, "{}: {error}", paths::STATE_DATABASE),
             Self::Directory(error) => error.fmt(f),
             Self::System(error) => write!(f, "the system is out of something: {error}"),

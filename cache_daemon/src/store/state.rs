@@ -10,6 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 mod audit;
+mod copy;
 mod schema;
 mod throttle;
 mod token;
