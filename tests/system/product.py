@@ -105,7 +105,9 @@ class Product:
         line = ["ssh", *(f"-o{key}={value}" for key, value in options.items()), f"{user}@127.0.0.1", command]
         with self.host.terminal(line) as terminal:
             for answer in answers:
-                terminal.answer(r"[:?] ?$", answer)
+                if not terminal.shows(r"[:?] ?$"):  # refused without being asked
+                    break
+                terminal.type(answer)
             status = terminal.end(30)
         return Login(status, terminal.text)
 

@@ -16,8 +16,9 @@ class Server:
 
     def __init__(self, host: Host):
         self.host = host
-        if (HOME / "made-by").exists():
-            self._call("down", HOME)
+        # First on this machine, which has a network: what is not installed yet comes from the Python registry.
+        for command in ("up", "down"):
+            self._call(command, HOME, network=[])
         self.up()
         self.facts = json.loads((HOME / "facts.json").read_text())
         host.write(CA_FILE, open(self.facts["ca_file"]).read(), 0o644)
@@ -43,9 +44,10 @@ class Server:
         """What the server noted, newest first."""
         return [json.loads(line) for line in self._call("audit", HOME, rows).splitlines()]
 
-    def _call(self, *arguments) -> str:
+    def _call(self, *arguments, network: list | None = None) -> str:
         command = [sys.executable, PROJECT / "tests/privacyidea/server", *arguments]
-        network = ["nsenter", f"--target={self.host.pid}", "--net", "--"]
+        if network is None:
+            network = ["nsenter", f"--target={self.host.pid}", "--net", "--"]
         done = subprocess.run([*network, *map(str, command)], stdout=subprocess.PIPE, text=True, timeout=600)
         assert done.returncode == 0, f"{arguments[0]}: {done.returncode}"
         return done.stdout.rstrip("\n")

@@ -32,6 +32,13 @@ class Terminal:
 
     def expect(self, pattern: str, seconds: float = 20.0) -> re.Match:
         """Waits until the output since the last match holds `pattern` (a regular expression)."""
+        match = self.shows(pattern, seconds)
+        if not match:
+            raise AssertionError(f"no {pattern!r} on the terminal, which shows:\n{self.text}")
+        return match
+
+    def shows(self, pattern: str, seconds: float = 20.0) -> re.Match | None:
+        """As `expect`; none if the command ends, or the time does, without it."""
         end = time.monotonic() + seconds
         while True:
             match = re.compile(pattern).search(self.text, self._seen)
@@ -39,7 +46,7 @@ class Terminal:
                 self._seen = match.end()
                 return match
             if not self._read(end - time.monotonic()):
-                raise AssertionError(f"no {pattern!r} on the terminal, which shows:\n{self.text}")
+                return None
 
     def type(self, line: str) -> None:
         """Types a line and the Enter key."""
