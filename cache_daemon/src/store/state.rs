@@ -77,7 +77,7 @@ impl State {
 
     fn prepare(mut connection: Connection) -> Result<Self, StoreError> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        enter_wal(&connection)?;
+        enter_wal(&connection, BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", "ON")?;
         // Deleted seeds and codes are overwritten, not only unlinked.
@@ -116,8 +116,8 @@ impl State {
 
 /// Switches to write-ahead logging. SQLite answers "busy" at once, whatever the busy timeout, when another process does
 /// the same at this moment; so the wait is here. It happens once in a database's life.
-fn enter_wal(connection: &Connection) -> Result<(), StoreError> {
-    let deadline = Instant::now() + BUSY_TIMEOUT;
+fn enter_wal(connection: &Connection, patience: Duration) -> Result<(), StoreError> {
+    let deadline = Instant::now() + patience;
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
             Err(error)

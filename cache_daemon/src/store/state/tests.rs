@@ -73,6 +73,21 @@ fn the_file_is_the_owners_alone() {
 }
 
 #[test]
+fn the_switch_to_write_ahead_logging_waits_for_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE t (x); BEGIN; SELECT * FROM t;").unwrap();
+    let ours = Connection::open(&path).unwrap();
+    ours.busy_timeout(Duration::ZERO).unwrap();
+    let (patience, start) = (Duration::from_millis(200), Instant::now());
+    assert!(matches!(enter_wal(&ours, patience), Err(StoreError::Database(_))));
+    assert!(start.elapsed() >= patience);
+    other.execute_batch("COMMIT").unwrap();
+    enter_wal(&ours, patience).unwrap();
+}
+
+#[test]
 fn a_newer_database_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
