@@ -78,10 +78,10 @@ impl State {
     fn prepare(mut connection: Connection) -> Result<Self, StoreError> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         enter_wal(&connection, BUSY_TIMEOUT)?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", "ON")?;
         // Deleted seeds and codes are overwritten, not only unlinked.
         connection.pragma_update(None, "secure_delete", "ON")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
         schema::migrate(&mut connection)?;
         Ok(Self(Mutex::new(connection)))
     }
@@ -96,6 +96,8 @@ impl State {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut connection = self.connection();
+        // Each time anew: `audit` asks for less.
+        connection.pragma_update(None, "synchronous", "FULL")?;
         let transaction = Transaction(connection.transaction_with_behavior(TransactionBehavior::Immediate)?);
         let outcome = work(&transaction)?;
         transaction.0.commit()?;
