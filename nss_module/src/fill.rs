@@ -11,6 +11,10 @@ use libnss::passwd::CPasswd;
 use privacyidea_contract::map::{GroupView, PasswdView};
 use privacyidea_contract::names::{is_usable_field, is_usable_id, is_usable_name};
 
+/// No password. Not `x`, which says "look into shadow(5)": pam_unix finds no entry of ours there, and its account phase
+/// would lock our users out.
+const PASSWORD: &[u8] = b"*";
+
 /// Why an entry was not handed to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -45,10 +49,6 @@ impl<C> Destination<C> {
 
 /// A passwd entry on its way to C.
 pub(crate) struct PasswdOut<'a>(pub(crate) PasswdView<'a>);
-
-/// No password. Not `x`, which says "look into shadow(5)": pam_unix finds no entry of ours there, and its account phase
-/// would lock our users out.
-const PASSWORD: &[u8] = b"*";
 
 impl ToC<CPasswd> for PasswdOut<'_> {
     #[inline]
