@@ -22,28 +22,19 @@ pub fn is_usable_id(id: u32) -> bool {
 #[must_use]
 pub fn is_usable_name(name: &str) -> bool {
     let stem = name.strip_suffix('$').unwrap_or(name);
-    let (mut is_ascii_and_safe, mut is_number) = (true, true);
-    for byte in stem.bytes() {
-        is_ascii_and_safe &= is_safe_ascii(byte);
-        is_number &= byte.is_ascii_digit();
-    }
-    // Nearly all names are ASCII, and a group may have thousands: the others take the longer way.
-    let is_safe = is_ascii_and_safe || stem.chars().all(is_safe_character);
+    let classes = classes_of_all(stem);
     !stem.is_empty()
         && name.len() <= NAME_LENGTH_MAX
-        && !stem.starts_with(['-', '.', '@', '$'])
-        && is_safe
-        && !is_number
+        && !matches!(stem.as_bytes()[0], b'-' | b'.' | b'@' | b'$')
+        && classes & DIGIT == 0
+        // Nearly all names are ASCII; the others take the longer way.
+        && (classes & NAME != 0 || (!stem.is_ascii() && stem.chars().all(is_safe_in_name)))
         && name != "root"
 }
 
-fn is_safe_ascii(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'@')
-}
-
-fn is_safe_character(character: char) -> bool {
+fn is_safe_in_name(character: char) -> bool {
     match u8::try_from(character) {
-        Ok(byte) if byte.is_ascii() => is_safe_ascii(byte),
+        Ok(byte) if byte.is_ascii() => CLASSES[usize::from(byte)] & NAME != 0,
         _ => character.is_alphanumeric(),
     }
 }
@@ -51,7 +42,34 @@ fn is_safe_character(character: char) -> bool {
 /// Whether a gecos, home or shell may stand in a passwd entry: no `:`, no control characters, not too long.
 #[must_use]
 pub fn is_usable_field(field: &str) -> bool {
-    field.len() <= FIELD_LENGTH_MAX && !field.chars().any(|c| c == ':' || c.is_control())
+    let is_safe = |character: char| character != ':' && !character.is_control();
+    field.len() <= FIELD_LENGTH_MAX && (classes_of_all(field) & FIELD != 0 || field.chars().all(is_safe))
+}
+
+/// An ASCII character that may stand in a name.
+const NAME: u8 = 1;
+const DIGIT: u8 = 2;
+/// An ASCII character that may stand in a field.
+const FIELD: u8 = 4;
+
+/// The classes of each byte. Every entry that NSS returns is checked anew, so this takes one look a byte.
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 128u8 {
+        let is_name = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'@');
+        let is_field = !byte.is_ascii_control() && byte != b':';
+        classes[byte as usize] = if is_name { NAME } else { 0 }
+            | if byte.is_ascii_digit() { DIGIT } else { 0 }
+            | if is_field { FIELD } else { 0 };
+        byte += 1;
+    }
+    classes
+};
+
+/// The classes that all bytes of a text have.
+fn classes_of_all(text: &str) -> u8 {
+    text.bytes().fold(u8::MAX, |classes, byte| classes & CLASSES[usize::from(byte)])
 }
 
 #[cfg(test)]
@@ -77,6 +95,9 @@ mod tests {
         ] {
             assert!(!is_usable_name(name), "{name:?}");
         }
+        for name in ["müller:", "mü\u{85}", "mü ", "ü/", "٣ ", "alice$$"] {
+            assert!(!is_usable_name(name), "{name:?}");
+        }
         for name in ["alice", "a", "host$", "müller", "first.last", "u_1-2", "u@example.org"] {
             assert!(is_usable_name(name), "{name:?}");
         }
@@ -94,6 +115,8 @@ mod tests {
 
     #[test]
     fn fields_with_separators_are_refused() {
+        assert!(!is_usable_field("ü:") && !is_usable_field("ü\u{85}") && !is_usable_field("\u{7f}"));
+        assert!(!is_usable_field(&"x".repeat(1025)) && is_usable_field(&"ü".repeat(512)));
         assert!(!is_usable_field("a:b") && !is_usable_field("a\nb") && !is_usable_field("a\0"));
         assert!(is_usable_field("Alice Example,,,") && is_usable_field(""));
     }

@@ -27,7 +27,7 @@ fn text(pointer: *const c_char) -> String {
 }
 
 fn passwd_entry(entry: &libc::passwd) -> PasswdEntry {
-    assert_eq!(text(entry.pw_passwd), "x");
+    assert_eq!(text(entry.pw_passwd), "*");
     PasswdEntry {
         name: text(entry.pw_name),
         uid: entry.pw_uid,
@@ -39,7 +39,7 @@ fn passwd_entry(entry: &libc::passwd) -> PasswdEntry {
 }
 
 fn group_entry(entry: &libc::group) -> GroupEntry {
-    assert_eq!(text(entry.gr_passwd), "x");
+    assert_eq!(text(entry.gr_passwd), "*");
     let mut members = Vec::new();
     for index in 0.. {
         // SAFETY: the array ends with a null pointer.
@@ -165,6 +165,9 @@ pub(crate) fn list_groups() -> Vec<GroupEntry> {
 
 type PasswdByName =
     unsafe extern "C" fn(*const c_char, *mut libc::passwd, *mut c_char, size_t, *mut c_int) -> c_int;
+type GroupByName =
+    unsafe extern "C" fn(*const c_char, *mut libc::group, *mut c_char, size_t, *mut c_int) -> c_int;
+type ById<T> = unsafe extern "C" fn(u32, *mut T, *mut c_char, size_t, *mut c_int) -> c_int;
 type InitgroupsDyn = unsafe extern "C" fn(
     *const c_char,
     gid_t,
@@ -215,6 +218,42 @@ impl Module {
             // SAFETY: zeroes are a valid entry.
             (status, errno, unsafe { entry.assume_init() }.pw_uid)
         }
+    }
+
+    /// Whether alice (uid 2000) and her group staff (gid 5000) are found by id, by name and by membership. Makes no
+    /// system call of its own.
+    pub(crate) fn all_others_succeed(self) -> bool {
+        let symbol = self.symbol(c"_nss_privacyidea_getpwuid_r");
+        // SAFETY: the function's type by nss(5).
+        let getpwuid = unsafe { transmute::<*mut c_void, ById<libc::passwd>>(symbol) };
+        let symbol = self.symbol(c"_nss_privacyidea_getgrgid_r");
+        // SAFETY: as above.
+        let getgrgid = unsafe { transmute::<*mut c_void, ById<libc::group>>(symbol) };
+        let symbol = self.symbol(c"_nss_privacyidea_getgrnam_r");
+        // SAFETY: as above.
+        let getgrnam = unsafe { transmute::<*mut c_void, GroupByName>(symbol) };
+        let symbol = self.symbol(c"_nss_privacyidea_initgroups_dyn");
+        // SAFETY: as above.
+        let initgroups = unsafe { transmute::<*mut c_void, InitgroupsDyn>(symbol) };
+        let mut user = MaybeUninit::<libc::passwd>::uninit();
+        let mut group = MaybeUninit::<libc::group>::uninit();
+        let mut buffer = [0; 1024];
+        let (start, length) = (buffer.as_mut_ptr(), buffer.len());
+        let (mut used, mut size, mut errno) = (1, 16, 0);
+        let mut list = [0; 16];
+        let mut gids = list.as_mut_ptr();
+        // SAFETY: valid pointers, and the buffer's length.
+        let by_uid = unsafe { getpwuid(2000, user.as_mut_ptr(), start, length, &raw mut errno) };
+        // SAFETY: as above.
+        let by_gid = unsafe { getgrgid(5000, group.as_mut_ptr(), start, length, &raw mut errno) };
+        // SAFETY: as above.
+        let by_name =
+            unsafe { getgrnam(c"staff".as_ptr(), group.as_mut_ptr(), start, length, &raw mut errno) };
+        let (used_at, size_at, gids_at) = (&raw mut used, &raw mut size, &raw mut gids);
+        // SAFETY: as above; three groups fit, so that the list, which is not from malloc, does not grow.
+        let groups =
+            unsafe { initgroups(c"alice".as_ptr(), 5000, used_at, size_at, gids_at, -1, &raw mut errno) };
+        [by_uid, by_gid, by_name, groups] == [1; 4] && used == 3
     }
 
     /// Status and gids of one initgroups call that begins with an empty list without room.

@@ -37,6 +37,17 @@ pub(super) fn every_key_is_answered_from_the_map() {
     assert_eq!(groups_of("carla", 5000), [5000], "a user in no group");
 }
 
+#[cfg(feature = "panic-in-entry-points")]
+pub(super) fn a_panic_does_not_end_the_program() {
+    publish_base(sample(fresh()));
+    assert_eq!(passwd_by_name("alice"), Err(libc::EAGAIN));
+    assert_eq!(passwd_by_id(2000), Err(libc::EAGAIN));
+    assert_eq!(group_by_name("staff"), Err(libc::EAGAIN));
+    assert_eq!(group_by_id(5000), Err(libc::EAGAIN));
+    assert_eq!(groups_of("alice", 100), [100]);
+    assert!(list_passwd(true, |_| ()).is_empty() && list_groups().is_empty());
+}
+
 pub(super) fn a_miss_goes_to_the_daemon() {
     let root = PasswdEntry { uid: 0, ..user("eve", 0) };
     let daemon = FakeDaemon::start(move |lookup| {
