@@ -43,7 +43,7 @@ class Terminal:
 
     def type(self, line: str) -> None:
         """Types a line and the Enter key."""
-        os.write(self._leader, line.encode() + b"\n")
+        os.write(self._leader, line.encode(errors="surrogateescape") + b"\n")
 
     def answer(self, prompt: str, line: str, seconds: float = 20.0) -> None:
         """Waits for a prompt, then types."""

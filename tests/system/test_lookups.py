@@ -9,7 +9,7 @@ SETTINGS = '[cache]\ntimeout = "2s"\nnegative-timeout = "1s"\n'
 @pytest.fixture(scope="module", autouse=True)
 def users(product):
     product.add_user("anna", "--uid", "70001", "--gecos", "Anna Example")
-    product.host.write("/etc/privacyidea-host/users/group", "staff2:x:71001:anna\nempty:x:71002:\n", 0o644)
+    product.host.run("printf 'staff2:x:71001:anna\\nempty:x:71002:\\n' >>/etc/privacyidea-host/users/group")
     product.command("cache", "flush")
 
 
@@ -26,8 +26,8 @@ def test_a_user_by_name_and_by_id(product):
 
 
 def test_groups_and_memberships(product):
-    assert product.host.output("getent group staff2") == "staff2:x:71001:anna"
-    assert product.host.output("getent group 71002").startswith("empty:x:71002:")
+    assert product.host.output("getent group staff2") == "staff2:*:71001:anna"
+    assert product.host.output("getent group 71002").startswith("empty:*:71002:")
     assert "71001(staff2)" in product.host.output("id anna")
     assert "staff2" in product.host.output("id -Gn", user="anna").split()
 
@@ -82,7 +82,7 @@ def test_enumeration_is_off_until_it_is_switched_on(product):
     product.configure("[cache]\nenumerate = true\n")
     listed = product.host.output("getent passwd").splitlines()
     assert [line.split(":")[0] for line in listed].count("anna") == 1
-    assert "staff2:x:71001:anna" in product.host.output("getent group").splitlines()
+    assert "staff2:*:71001:anna" in product.host.output("getent group").splitlines()
     product.configure("")
     assert "anna:" not in product.host.output("getent passwd")
 

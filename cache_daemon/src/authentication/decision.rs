@@ -8,6 +8,8 @@ use super::{Event, Host, Subject};
 use crate::service::clock::UnixSeconds;
 use crate::store::StoreError;
 
+const THROTTLED: u16 = 17;
+
 pub(super) struct Decision {
     pub(super) verdict: Verdict,
     number: u16,
@@ -26,7 +28,7 @@ impl Decision {
             service: login.service.clone(),
             rhost: login.rhost.clone(),
             tty: login.tty.clone(),
-            granted: matches!(self.verdict, Verdict::Granted { .. }),
+            granted: self.is_granted(),
             text: self.text,
         });
         self.verdict
@@ -34,6 +36,15 @@ impl Decision {
 
     fn new(verdict: Verdict, number: u16, text: impl Into<String>) -> Self {
         Self { verdict, number, text: text.into(), user_is_known: true }
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        matches!(self.verdict, Verdict::Granted { .. })
+    }
+
+    /// Whether the answer was not even looked at.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.number == THROTTLED
     }
 
     pub(super) fn granted_by_token(user: &str, serial: &str) -> Self {
@@ -98,10 +109,10 @@ impl Decision {
         Self::new(Verdict::Locked, 16, text)
     }
 
-    pub(super) fn throttled(until: UnixSeconds) -> Self {
-        // Unknown users are throttled too, and their names are not written down.
+    pub(super) fn throttled(subject: &Subject<'_>, until: UnixSeconds) -> Self {
         let text = format!("refused unseen, too many failures: next attempt at {}", time_text(until));
-        Self { user_is_known: false, ..Self::new(Verdict::Locked, 17, text) }
+        // Unknown users are throttled too, and their names are not written down.
+        Self { user_is_known: subject.is_known(), ..Self::new(Verdict::Locked, THROTTLED, text) }
     }
 
     pub(super) fn refused_by_server(reason: &str) -> Self {

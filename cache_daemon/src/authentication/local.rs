@@ -8,8 +8,8 @@ use privacyidea_contract::Secret;
 use super::{Host, Origin, Subject, throttle};
 use crate::service::clock::UnixSeconds;
 use crate::settings::Lockout;
-use crate::store::{StoreError, Transaction};
-use crate::tokens::{Found, Lock, Token, Windows, spend_the_time_of_a_check};
+use crate::store::{StoreError, Throttle, Transaction};
+use crate::tokens::{Found, Lock, Token, Windows};
 
 /// What the tokens say.
 pub(super) enum Local {
@@ -27,6 +27,8 @@ pub(super) enum Local {
 pub(super) struct Refusal {
     /// The tokens whose failcount went up, and how far.
     pub(super) counted: Vec<(String, u32)>,
+    /// What the throttle remembers because of it; none: it was not counted there.
+    throttled: Option<Throttle>,
     /// The most telling thing that was found.
     pub(super) found: Finding,
 }
@@ -46,50 +48,82 @@ struct Reading<'a> {
     code: &'a [u8],
 }
 
+/// Checks an answer; says too whether that took a PIN hash.
 pub(super) fn check(
     subject: &Subject<'_>,
     host: &Host<'_>,
     answer: &Secret,
     origin: Origin,
-) -> Result<Local, StoreError> {
-    let tokens = host.state.tokens(Some(subject.name))?;
+) -> Result<(Local, bool), StoreError> {
+    let mut tokens = host.state.tokens(Some(subject.name))?;
+    tokens.retain(|token| subject.may_use(token));
     let (readings, hashes) = read(&tokens, answer.expose());
     let local = host.state.change(|transaction| {
         Attempt { subject, host, readings: &readings, answer, origin, now: host.clock.now(), transaction }
             .decide()
-    });
-    if hashes == 0 && !matches!(local, Ok(Local::Granted { .. })) {
-        spend_the_time_of_a_check();
-    }
-    local
+    })?;
+    Ok((local, hashes > 0))
 }
 
-/// The server accepted what the tokens refused, or nobody has looked at the answer: the failure was none.
-pub(super) fn forgive(
-    subject: &Subject<'_>,
-    host: &Host<'_>,
-    refusal: &Refusal,
-    accepted: bool,
-) -> Result<(), StoreError> {
+/// The server accepted what the tokens refused: there was no failure.
+pub(super) fn forget(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {
     host.state.change(|transaction| {
-        if accepted {
-            for (serial, _) in &refusal.counted {
-                if let Some(mut token) = transaction.token(serial)? {
-                    token.failcount = token.failcount.saturating_sub(1);
-                    transaction.put(&token)?;
-                }
+        for (serial, _) in &refusal.counted {
+            if let Some(mut token) = transaction.token(serial)? {
+                token.failcount = token.failcount.saturating_sub(1);
+                transaction.put(&token)?;
             }
-            return transaction.set_throttle(subject.name, subject.source, None);
         }
+        transaction.set_throttle(subject.name, subject.source, None)
+    })
+}
+
+/// Nobody has looked at the answer: an outage slows nobody down. But where local tokens have looked at it, it was a
+/// guess at them.
+pub(super) fn excuse(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {
+    let Some(counted) = refusal.throttled.filter(|_| refusal.counted.is_empty()) else { return Ok(()) };
+    host.state.change(|transaction| {
         let before = transaction.throttle(subject.name, subject.source)?;
-        let after = throttle::without_failure(before, host.clock.now());
+        let after = throttle::without_failure(before, counted);
         transaction.set_throttle(subject.name, subject.source, after)
     })
 }
 
+/// If every one of the user's active tokens is locked: until when the first of them is (none: until unlocked).
+pub(super) fn lock(
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    tokens: &[Token],
+) -> Result<Option<Option<UnixSeconds>>, StoreError> {
+    let now = host.clock.now();
+    let lockout = &host.settings.lockout;
+    if !tokens.iter().any(|token| token.failed_after(now)) {
+        return Ok(lock_of_all(tokens.iter(), lockout, now));
+    }
+    host.state.change(|transaction| {
+        Ok(lock_of_all(tokens_in_our_time(transaction, subject, now)?.iter(), lockout, now))
+    })
+}
+
+/// The user's active tokens. Failures that lie in the future (the clock was set back since) are moved to now, for good:
+/// else their locks would not end before the clock is there again.
+fn tokens_in_our_time(
+    transaction: &Transaction<'_>,
+    subject: &Subject<'_>,
+    now: UnixSeconds,
+) -> Result<Vec<Token>, StoreError> {
+    let mut tokens = transaction.tokens_of(subject.name)?;
+    tokens.retain(|token| subject.may_use(token));
+    for token in tokens.iter_mut().filter(|token| token.failed_after(now)) {
+        token.last_failure = Some(now);
+        transaction.put(token)?;
+    }
+    Ok(tokens)
+}
+
 /// If every active token is locked: until when the first of them is (none: until unlocked). A user without an active
 /// token is not locked.
-pub(super) fn lock_of_all<'a>(
+fn lock_of_all<'a>(
     tokens: impl Iterator<Item = &'a Token>,
     lockout: &Lockout,
     now: UnixSeconds,
@@ -114,7 +148,7 @@ pub(super) fn lock_of_all<'a>(
 fn read<'a>(tokens: &[Token], answer: &'a [u8]) -> (Vec<Reading<'a>>, usize) {
     let mut hashes = 0;
     let mut readings = Vec::new();
-    for token in tokens.iter().filter(|token| token.active) {
+    for token in tokens {
         for (pin, code) in token.split(answer) {
             let right = match &token.pin {
                 Some(hash) => {
@@ -146,33 +180,54 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn decide(&self) -> Result<Local, StoreError> {
         let lockout = &self.host.settings.lockout;
-        let throttle = self.transaction.throttle(self.subject.name, self.subject.source)?;
-        let mut tokens = self.transaction.tokens_of(self.subject.name)?;
-        tokens.retain(|token| token.active);
+        let throttle = self.throttle()?;
+        let mut tokens = tokens_in_our_time(self.transaction, self.subject, self.now)?;
         if !self.subject.on_the_console {
-            if let Some(until) = throttle::wait(throttle, lockout, self.now) {
+            let wait =
+                throttle::wait(throttle, lockout, self.now).filter(|_| self.origin != Origin::SecondPrompt);
+            if let Some(until) = wait {
                 return Ok(Local::Throttled { until });
             }
             if let Some(until) = lock_of_all(tokens.iter(), lockout, self.now) {
                 return Ok(Local::Locked { until });
             }
-            tokens.retain(|token| token.lock(lockout, self.now) == Lock::Open);
         }
         let mut finding = if tokens.is_empty() { Finding::NoToken } else { Finding::Wrong };
-        for token in &mut tokens {
+        let mut accepted = None;
+        for token in tokens.iter_mut().filter(|token| self.subject.on_the_console || self.is_open(token)) {
             match self.found(token) {
                 Some(Found::Accepted) => {
-                    let serial = token.serial.clone();
-                    self.succeed(&mut tokens, &serial)?;
-                    return Ok(Local::Granted { serial });
+                    accepted = Some(token.serial.clone());
+                    break;
                 }
                 Some(Found::UsedBefore) => finding = Finding::UsedBefore { serial: token.serial.clone() },
                 Some(Found::FarAway) => finding = Finding::FarAway { serial: token.serial.clone() },
                 Some(Found::Wrong) | None => {}
             }
         }
-        let counted = if self.counts(&tokens) { self.fail(&mut tokens)? } else { Vec::new() };
-        Ok(Local::Refused(Refusal { counted, found: finding }))
+        match accepted {
+            Some(serial) => {
+                self.succeed(&mut tokens, &serial)?;
+                Ok(Local::Granted { serial })
+            }
+            None => self.fail(&mut tokens, throttle, finding).map(Local::Refused),
+        }
+    }
+
+    /// What the throttle remembers; a failure that lies in the future is moved to now, for good (see
+    /// [`tokens_in_our_time`]).
+    fn throttle(&self) -> Result<Option<Throttle>, StoreError> {
+        let (name, source) = (self.subject.name, self.subject.source);
+        let remembered = self.transaction.throttle(name, source)?;
+        let ours = throttle::in_our_time(remembered, self.now);
+        if ours != remembered {
+            self.transaction.set_throttle(name, source, ours)?;
+        }
+        Ok(ours)
+    }
+
+    fn is_open(&self, token: &Token) -> bool {
+        token.lock(&self.host.settings.lockout, self.now) == Lock::Open
     }
 
     /// What became of the answer with this token; none: its PIN was wrong.
@@ -197,10 +252,11 @@ impl Attempt<'_> {
         self.readings.iter().filter(move |reading| reading.serial == serial && reading.pin == pin)
     }
 
-    /// Everything that was typed for us counts. A password that an earlier module asked for counts only if it could be
-    /// an answer to one of the tokens; else each login with a system password would cost a failure.
-    fn counts(&self, tokens: &[Token]) -> bool {
-        self.origin == Origin::Prompt
+    /// Whether the answer is held against the tokens. Everything that was typed for us is. A password that an earlier
+    /// module asked for is only if it could be an answer to one of them; else each login with a system password would
+    /// cost a failure.
+    fn counts_for(&self, tokens: &[Token]) -> bool {
+        self.origin != Origin::EarlierModule
             || tokens.iter().any(|token| token.could_be_meant_by(self.answer.expose()))
     }
 
@@ -218,23 +274,33 @@ impl Attempt<'_> {
         self.transaction.set_throttle(self.subject.name, self.subject.source, None)
     }
 
-    /// Counts a failure on the tokens whose PIN was right, or on all if none was (privacyIDEA does the same).
-    fn fail(&self, tokens: &mut [Token]) -> Result<Vec<(String, u32)>, StoreError> {
+    /// Counts a failure: on the open tokens whose PIN was right, or on all open ones if none was (privacyIDEA does the
+    /// same), and in the throttle. A lock is not made longer by answers at the console.
+    fn fail(
+        &self,
+        tokens: &mut [Token],
+        throttle: Option<Throttle>,
+        found: Finding,
+    ) -> Result<Refusal, StoreError> {
         let lockout = &self.host.settings.lockout;
-        let by_pin =
-            tokens.iter().any(|token| token.pin.is_some() && self.readings_of(token).next().is_some());
-        let mut counted = Vec::new();
-        for token in tokens {
-            if !by_pin || self.readings_of(token).next().is_some() {
-                token.fail(lockout, self.now);
-                self.transaction.put(token)?;
-                counted.push((token.serial.clone(), token.failcount));
+        let mut refusal = Refusal { counted: Vec::new(), throttled: None, found };
+        let counts = self.counts_for(tokens);
+        if counts {
+            let by_pin =
+                tokens.iter().any(|token| token.pin.is_some() && self.readings_of(token).next().is_some());
+            for token in tokens.iter_mut().filter(|token| self.is_open(token)) {
+                if !by_pin || self.readings_of(token).next().is_some() {
+                    token.fail(lockout, self.now);
+                    self.transaction.put(token)?;
+                    refusal.counted.push((token.serial.clone(), token.failcount));
+                }
             }
         }
-        let (name, source) = (self.subject.name, self.subject.source);
-        let before = self.transaction.throttle(name, source)?;
-        let after = throttle::after_failure(before, lockout, self.now);
-        self.transaction.set_throttle(name, source, Some(after))?;
-        Ok(counted)
+        if counts || self.subject.may_be_asked_of_the_server(self.host) {
+            let after = throttle::after_failure(throttle, lockout, self.now);
+            self.transaction.set_throttle(self.subject.name, self.subject.source, Some(after))?;
+            refusal.throttled = Some(after);
+        }
+        Ok(refusal)
     }
 }

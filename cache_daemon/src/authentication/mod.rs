@@ -62,21 +62,20 @@ pub struct Host<'a> {
 
 /// Authenticates: a code from the person, checked against the local tokens, then against the server.
 pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) -> Verdict {
-    let subject = match Subject::of(login, host) {
-        Ok(subject) => subject,
-        Err(decision) => return decision.record(login, host),
-    };
+    let subject = Subject::of(login, host);
     let decision = match &login.password {
         Some(password) => {
             let first = decide(&subject, host, password, Origin::EarlierModule);
-            if first.verdict == Verdict::Refused && login.may_ask {
-                first.record(login, host);
-                ask_and_decide(login, &subject, host, conversation)
-            } else {
+            if first.is_granted() || !login.may_ask {
                 first
+            } else {
+                // Whatever was wrong with it: if only some were asked again, that would tell who they are.
+                let origin = if first.is_throttled() { Origin::Prompt } else { Origin::SecondPrompt };
+                first.record(login, host);
+                ask_and_decide(login, &subject, host, conversation, origin)
             }
         }
-        None if login.may_ask => ask_and_decide(login, &subject, host, conversation),
+        None if login.may_ask => ask_and_decide(login, &subject, host, conversation, Origin::Prompt),
         None => Decision::nothing_typed_before(),
     };
     decision.record(login, host)
@@ -84,8 +83,10 @@ pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) 
 
 /// PAM's account phase: whether somebody who has authenticated, by whatever means, may use the host now.
 pub fn account(login: &Login, host: &Host<'_>) -> Verdict {
-    let decision =
-        Subject::of(login, host).map_or_else(|decision| decision, |subject| access(&subject, host));
+    let decision = match Subject::of(login, host) {
+        Ok(subject) => access(&subject, host),
+        Err(reason) => Decision::accounts_failed(&reason),
+    };
     if matches!(decision.verdict, Verdict::Granted { .. } | Verdict::OutOfScope) {
         // Written down by whoever authenticated them; cron and sudo come through here every minute.
         return decision.verdict;
@@ -98,43 +99,65 @@ pub fn account(login: &Login, host: &Host<'_>) -> Verdict {
 enum Origin {
     /// Asked for by us.
     Prompt,
+    /// Asked for by us in the same login, after a password of an earlier module was looked at and refused. The throttle
+    /// has let this login in: a wait that the first answer has caused is for the next.
+    SecondPrompt,
     /// Asked for by a module before us (`use_first_pass`, `try_first_pass`): perhaps a password of something else.
     EarlierModule,
 }
 
 fn ask_and_decide(
     login: &Login,
-    subject: &Subject<'_>,
+    subject: &Result<Subject<'_>, String>,
     host: &Host<'_>,
     conversation: &mut dyn Conversation,
+    origin: Origin,
 ) -> Decision {
     let prompt = login.prompt.as_deref().unwrap_or(&host.settings.prompt.code);
     match conversation.ask(prompt, false) {
-        Ok(answer) => decide(subject, host, &answer, Origin::Prompt),
+        Ok(answer) => decide(subject, host, &answer, origin),
         Err(ConversationEnded) => Decision::no_answer(),
     }
 }
 
 /// Decides about one answer. Every refusal has cost one PIN hash at least, so that its speed tells nothing.
-fn decide(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, origin: Origin) -> Decision {
-    if answer.is_empty() {
+fn decide(
+    subject: &Result<Subject<'_>, String>,
+    host: &Host<'_>,
+    answer: &Secret,
+    origin: Origin,
+) -> Decision {
+    let (decision, hashed) = if answer.is_empty() {
         // A server may take it as a request for a challenge, a PIN-less token as its PIN.
-        crate::tokens::spend_the_time_of_a_check();
-        return Decision::empty_answer();
-    }
-    let local = match local::check(subject, host, answer, origin) {
-        Ok(local) => local,
-        Err(error) => return Decision::store_failed(&error),
+        (Decision::empty_answer(), false)
+    } else {
+        match subject {
+            Ok(subject) => look_at(subject, host, answer, origin),
+            Err(reason) => (Decision::accounts_failed(reason), false),
+        }
     };
-    match local {
+    if !decision.is_granted() && !hashed {
+        crate::tokens::spend_the_time_of_a_check();
+    }
+    decision
+}
+
+/// Throttle, lock, local tokens, server; says too whether a PIN was hashed.
+fn look_at(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, origin: Origin) -> (Decision, bool) {
+    let (local, hashed) = match local::check(subject, host, answer, origin) {
+        Ok(checked) => checked,
+        Err(error) => return (Decision::store_failed(&error), false),
+    };
+    let decision = match local {
         Local::Granted { serial } => Decision::granted_by_token(subject.name, &serial),
-        Local::Throttled { until } => Decision::throttled(until),
+        Local::Throttled { until } => Decision::throttled(subject, until),
         Local::Locked { until } => Decision::locked(until),
         Local::Refused(refusal) => match host.server.filter(|_| subject.may_be_asked_of_the_server(host)) {
             Some(server) => remote::check(server, subject, host, answer, &refusal),
             None => Decision::refused_by_tokens(subject, &refusal),
         },
-    }
+    };
+    (decision, hashed)
 }
 
 fn access(subject: &Subject<'_>, host: &Host<'_>) -> Decision {
@@ -149,12 +172,11 @@ fn access(subject: &Subject<'_>, host: &Host<'_>) -> Decision {
         Scope::Local | Scope::OtherSource if !has_token && !subject.may_be_asked_of_the_server(host) => {
             Decision::out_of_scope()
         }
-        Scope::Local | Scope::OtherSource | Scope::Resolver => {
-            match local::lock_of_all(tokens.iter(), &host.settings.lockout, host.clock.now()) {
-                Some(until) if !subject.on_the_console => Decision::locked(until),
-                _ => Decision::known(subject.name),
-            }
-        }
+        Scope::Local | Scope::OtherSource | Scope::Resolver => match local::lock(subject, host, &tokens) {
+            Ok(Some(until)) if !subject.on_the_console => Decision::locked(until),
+            Ok(_) => Decision::known(subject.name),
+            Err(error) => Decision::store_failed(&error),
+        },
     }
 }
 

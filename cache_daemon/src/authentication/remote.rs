@@ -17,17 +17,19 @@ pub(super) fn check(
     match server.check(&check) {
         // If the failcount cannot be set back, the login stands all the same: the server has consumed the code.
         Ok(Answer::Accepted { serial }) => Decision::granted_by_server(subject.name, serial.as_deref())
-            .despite(local::forgive(subject, host, refusal, true)),
+            .despite(local::forget(subject, host, refusal)),
         Ok(Answer::Rejected { reason }) => Decision::refused_by_server(&reason),
         Ok(Answer::UnknownUser) => Decision::unknown_to_the_server(),
-        Ok(Answer::Challenge { message, .. }) => second_step(subject, host, refusal, &message),
-        Err(failure) => undecided(&failure).despite(local::forgive(subject, host, refusal, false)),
+        Ok(Answer::Challenge { message, .. }) => second_step(&message),
+        Err(failure) => undecided(&failure).despite(local::excuse(subject, host, refusal)),
     }
 }
 
-/// The place of the second step: the first factor was right, and the server wants another. This version cannot ask.
-fn second_step(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal, message: &str) -> Decision {
-    Decision::second_step_wanted(message).despite(local::forgive(subject, host, refusal, false))
+/// The place of the second step: the first factor was right, and the server wants another. This version cannot ask, so
+/// the failure stays counted; and so does one that never comes to an end, or who knows a PIN could make a telephone ring
+/// all night.
+fn second_step(message: &str) -> Decision {
+    Decision::second_step_wanted(message)
 }
 
 fn undecided(failure: &Failure) -> Decision {

@@ -3,8 +3,9 @@
 use privacyidea_contract::names::FIRST_ID;
 use privacyidea_contract::wire::Login;
 
-use super::{Decision, Host};
+use super::Host;
 use crate::directory::Account;
+use crate::tokens::Token;
 
 /// Whose account it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,24 +33,34 @@ pub(super) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub(super) fn of(login: &'a Login, host: &Host<'_>) -> Result<Self, Decision> {
+    /// # Errors
+    /// Why it cannot be told.
+    pub(super) fn of(login: &'a Login, host: &Host<'_>) -> Result<Self, String> {
         let scope = match (host.accounts.account(&login.user), login.uid) {
-            (_, Some(0)) | (Ok(Account::System), _) => Scope::System,
+            // Whatever we think of the name: the session would have this uid.
+            (_, Some(uid)) if uid < FIRST_ID => Scope::System,
+            (Ok(Account::System), _) => Scope::System,
             (Ok(Account::Local { .. }), _) => Scope::Local,
             (Ok(Account::Resolver { .. }), _) => Scope::Resolver,
             // The cache cannot say, but the host's NSS could: a broken cache.db locks nobody out.
-            (Ok(Account::Unknown) | Err(_), Some(uid)) if uid < FIRST_ID => Scope::System,
             (Ok(Account::Unknown) | Err(_), Some(_)) => Scope::OtherSource,
             (Ok(Account::Unknown), None) => Scope::Unknown,
-            (Err(reason), None) => return Err(Decision::accounts_failed(&reason)),
+            (Err(reason), None) => return Err(reason),
         };
-        let source = if login.rhost.is_empty() { "local" } else { &login.rhost };
-        let on_the_console = host.trusted_terminal && login.rhost.is_empty() && is_console(&login.tty);
-        Ok(Self { name: &login.user, scope, source, rhost: &login.rhost, on_the_console })
+        // A caller that is not root could invent an address for each guess, or the server's favourite one.
+        let rhost = if host.trusted_terminal { login.rhost.as_str() } else { "" };
+        let source = if rhost.is_empty() { "local" } else { rhost };
+        let on_the_console = host.trusted_terminal && rhost.is_empty() && is_console(&login.tty);
+        Ok(Self { name: &login.user, scope, source, rhost, on_the_console })
     }
 
     pub(super) fn is_known(&self) -> bool {
         self.scope != Scope::Unknown
+    }
+
+    /// A token that has proven to work, of a user whom the host knows: who was removed may have left one behind.
+    pub(super) fn may_use(&self, token: &Token) -> bool {
+        token.active && self.is_known()
     }
 
     /// Never root and system accounts, whatever a server would say about them; never a name that the host does not

@@ -14,6 +14,7 @@ use crate::settings;
 use crate::tokens::{Algorithm, Credential, Otp, PinHash, PinPosition, RecoveryCode, Token, hotp};
 
 mod console;
+mod first_pass;
 mod lockout;
 mod remote;
 mod replay;
@@ -312,24 +313,17 @@ fn tokens_not_proven_yet_do_not_count() {
 }
 
 #[test]
-fn a_password_typed_before_is_used_first() {
+fn a_token_of_somebody_the_host_does_not_know_lets_nobody_in() {
     let rig = Rig::new();
-    rig.token(hotp_token("HOTP0001", "lena"));
-    let typed =
-        |password: &str, may_ask| Login { password: Some(Secret::from(password)), may_ask, ..login("lena") };
-    let mut nobody = Script::answers([]);
-    // use_first_pass
-    assert_eq!(run(&typed(&code(0), false), &rig.host(), &mut nobody), granted("lena"));
-    assert_eq!(run(&typed("wrong", false), &rig.host(), &mut nobody), Verdict::Refused);
-    let nothing = Login { may_ask: false, ..login("lena") };
-    assert_eq!(run(&nothing, &rig.host(), &mut nobody), Verdict::Refused);
-    // try_first_pass: a system password costs no failure, a wrong code does.
-    rig.clock.set(NOW + 3600);
-    let mut script = Script::answers([code(1).as_str()]);
-    assert_eq!(run(&typed("system password", true), &rig.host(), &mut script), granted("lena"));
-    let mut script = Script::answers(["000000"]);
-    assert_eq!(run(&typed("000001", true), &rig.host(), &mut script), Verdict::Refused);
-    assert_eq!(rig.stored("HOTP0001").failcount, 2);
+    rig.token(hotp_token("HOTP0001", "gone"));
+    assert_eq!(rig.login("gone", &code(0)), Verdict::UnknownUser);
+    assert_eq!(rig.numbers(), [14]);
+    let back = Login { uid: Some(5000), ..login("gone") };
+    assert_eq!(
+        run(&back, &rig.host(), &mut Script::answers([code(0).as_str()])),
+        granted("gone"),
+        "not used up"
+    );
 }
 
 #[test]

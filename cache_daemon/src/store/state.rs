@@ -1,16 +1,15 @@
 //! `state.db`: tokens, counters, throttle, audit. Durable: `synchronous=FULL`, never thrown away.
 
 use std::fmt;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 mod audit;
 mod copy;
+mod file;
 mod schema;
 mod throttle;
 mod token;
@@ -72,20 +71,13 @@ impl State {
     /// # Errors
     /// Every [`StoreError`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        // SQLite would make it with the umask's mode.
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(StoreError::File)?;
+        file::create_private(path).map_err(StoreError::File)?;
         Self::prepare(Connection::open(path)?)
     }
 
     fn prepare(mut connection: Connection) -> Result<Self, StoreError> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        enter_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", "ON")?;
         // Deleted seeds and codes are overwritten, not only unlinked.
@@ -119,6 +111,23 @@ impl State {
     /// A panic while the lock was held left no half-done change: its transaction was rolled back.
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Switches to write-ahead logging. SQLite answers "busy" at once, whatever the busy timeout, when another process does
+/// the same at this moment; so the wait is here. It happens once in a database's life.
+fn enter_wal(connection: &Connection) -> Result<(), StoreError> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::yield_now();
+            }
+            done => return Ok(done?),
+        }
     }
 }
 

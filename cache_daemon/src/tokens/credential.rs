@@ -64,7 +64,7 @@ pub struct Windows {
 pub enum Found {
     /// Right; the credential has moved past it and must be stored before anyone hears of it.
     Accepted,
-    /// Right, but outside the window; the credential remembers it and must be stored.
+    /// Right, but outside the window; the credential remembers it until the next code and must be stored.
     FarAway,
     /// A value that was used before, or passed over.
     UsedBefore,
@@ -168,6 +168,7 @@ fn check_hotp(
         *resync = Some(Resync { counter, drift: 0 });
         return Found::FarAway;
     }
+    *resync = None;
     let behind = next.saturating_sub(windows.hotp.into());
     if otp.find(code, behind..*next).is_some() { Found::UsedBefore } else { Found::Wrong }
 }
@@ -189,9 +190,11 @@ fn check_totp(otp: &Otp, steps: &mut Steps<'_>, code: &[u8], windows: &Windows) 
         return Found::Accepted;
     }
     if otp.find(code, around(expected, windows.totp).filter(|step| *step < next)).is_some() {
+        *steps.resync = None;
         return Found::UsedBefore;
     }
     let Some(step) = otp.find(code, around(steps.now, windows.resync).filter(|step| *step >= next)) else {
+        *steps.resync = None;
         return Found::Wrong;
     };
     let drift = distance(step, steps.now);
@@ -273,6 +276,19 @@ mod tests {
         assert_eq!(check(&mut token, 503, 0), Found::UsedBefore);
         assert_eq!(check(&mut token, 504, 0), Found::Accepted);
         assert_eq!(check(&mut hotp_at(0), 1000, 0), Found::Wrong, "beyond the search");
+    }
+
+    #[test]
+    fn a_value_far_away_is_remembered_until_the_next_code_only() {
+        let mut token = hotp_at(0);
+        assert_eq!(check(&mut token, 500, 0), Found::FarAway);
+        assert_eq!(token.check(b"000000", &WINDOWS, 0), Found::Wrong);
+        assert_eq!(check(&mut token, 501, 0), Found::FarAway);
+        let mut clock = totp_at(0);
+        assert_eq!(check(&mut clock, 1200, 30 * 1000), Found::FarAway);
+        assert_eq!(clock.check(b"000000", &WINDOWS, 30 * 1000), Found::Wrong);
+        assert_eq!(check(&mut clock, 1201, 30 * 1001), Found::FarAway);
+        assert_eq!(check(&mut clock, 1202, 30 * 1002), Found::Accepted);
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl PinHash {
     #[must_use]
     pub fn matches(&self, pin: &[u8]) -> bool {
         let Ok(hash) = PasswordHash::new(&self.0) else { return false };
-        pin.len() <= PIN_LENGTH_MAX && argon2().verify_password(pin, &hash).is_ok()
+        // Hashed also if it is too long: the refusal must not be quicker.
+        argon2().verify_password(pin, &hash).is_ok() && pin.len() <= PIN_LENGTH_MAX
     }
 
     /// The PHC string, for the database.

@@ -67,12 +67,19 @@ impl Token {
         match lockout.period {
             LockPeriod::UntilUnlocked => Lock::UntilUnlocked,
             LockPeriod::For(period) => {
-                // A failure in the future is a clock that was set back: the lock still ends, one period from now.
+                // A failure in the future is a clock that was set back since: see `failed_after`.
                 let last = self.last_failure.unwrap_or(0).min(now);
                 let end = last.saturating_add(period.as_secs());
                 if now < end { Lock::Until(end) } else { Lock::Open }
             }
         }
+    }
+
+    /// Whether its last failure lies after `now`: the clock was set back since. Who finds that stores another time, or
+    /// the lock would end only when the clock is there again.
+    #[must_use]
+    pub fn failed_after(&self, now: UnixSeconds) -> bool {
+        self.last_failure.is_some_and(|last| last > now)
     }
 
     /// Counts a failure; after a lock has passed the count starts anew.
@@ -157,10 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_does_not_lock_for_ever() {
+    fn a_failure_in_the_future_locks_for_one_period_from_now() {
         let (lockout, mut token) = (Lockout { after: 1, ..Lockout::default() }, simple_pass());
         token.fail(&lockout, 1_000_000);
         assert_eq!(token.lock(&lockout, 500), Lock::Until(500 + 1800));
+        assert!(token.failed_after(500) && !token.failed_after(1_000_000));
     }
 
     #[test]

@@ -44,3 +44,24 @@ fn the_throttle_does_not_reach_the_console() {
     }
     assert_eq!(run_with(&rig, &at("tty1", ""), 0), granted("lena"));
 }
+
+#[test]
+fn a_wrong_code_at_the_console_makes_no_lock_longer() {
+    let rig = locked();
+    rig.clock.set(NOW + 1000);
+    assert_eq!(run(&at("tty1", ""), &rig.host(), &mut Script::answers(["000000"])), Verdict::Refused);
+    rig.clock.set(NOW + 1800);
+    assert_eq!(run_with(&rig, &at("ssh", "192.0.2.1"), 0), granted("lena"));
+}
+
+#[test]
+fn a_caller_that_is_not_root_cannot_invent_an_address_for_each_guess() {
+    let rig = Rig { trusted_terminal: false, ..Rig::new() };
+    rig.token(hotp_token("HOTP0001", "lena"));
+    let guess =
+        |n: u64| run(&at("pts/0", &format!("192.0.2.{n}")), &rig.host(), &mut Script::answers(["000000"]));
+    for n in 0..4 {
+        assert_eq!(guess(n), Verdict::Refused);
+    }
+    assert_eq!(guess(5), Verdict::Locked);
+}

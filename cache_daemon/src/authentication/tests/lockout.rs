@@ -98,3 +98,64 @@ fn unknown_names_are_slowed_down_alike() {
     assert_eq!(rig.login("nobody", "000000"), Verdict::Locked);
     assert_eq!(rig.numbers(), [14, 14, 14, 14, 17]);
 }
+
+#[test]
+fn all_of_the_users_tokens_are_reset_also_locked_ones() {
+    let mut rig = Rig::new();
+    rig.settings.lockout.reset_all_user_tokens = true;
+    rig.token(hotp_token("HOTP0001", "lena"));
+    let other = with_pin("two", PinPosition::Before, hotp_token("HOTP0002", "lena"));
+    rig.token(Token { failcount: 10, last_failure: Some(NOW), ..other });
+    assert_eq!(rig.login("lena", &code(0)), granted("lena"));
+    assert_eq!(rig.stored("HOTP0002").failcount, 0);
+}
+
+/// A host whose clock was two years ahead when the failures were counted.
+fn set_back() -> Rig {
+    let rig = Rig::new();
+    rig.token(hotp_token("HOTP0001", "lena"));
+    fail(&rig, "lena", 10);
+    rig.clock.set(NOW - 2 * 365 * 86400);
+    rig
+}
+
+#[test]
+fn a_clock_set_back_does_not_lock_for_ever() {
+    let rig = set_back();
+    rig.clock.set(rig.clock.now() + 1);
+    assert_eq!(rig.login("lena", &code(0)), Verdict::Locked);
+    rig.clock.set(rig.clock.now() + 1800);
+    assert_eq!(rig.login("lena", &code(0)), granted("lena"));
+}
+
+#[test]
+fn a_clock_set_back_does_not_lock_the_account_for_ever() {
+    let rig = set_back();
+    assert_eq!(rig.account(&login("lena")), Verdict::Locked);
+    rig.clock.set(rig.clock.now() + 1800);
+    assert_eq!(rig.account(&login("lena")), granted("lena"), "who has a key never comes to the auth phase");
+}
+
+#[test]
+fn a_clock_set_back_does_not_throttle_for_ever() {
+    let mut rig = Rig::new();
+    rig.settings.lockout.after = 0;
+    rig.token(hotp_token("HOTP0001", "lena"));
+    fail(&rig, "lena", 10);
+    rig.clock.set(NOW - 2 * 365 * 86400);
+    assert_eq!(rig.login("lena", &code(0)), Verdict::Locked);
+    rig.clock.set(rig.clock.now() + 60);
+    assert_eq!(rig.login("lena", &code(0)), granted("lena"));
+}
+
+#[test]
+fn a_throttled_line_names_known_users_only() {
+    let rig = Rig::new();
+    for user in ["lena", "nobody"] {
+        for _ in 0..5 {
+            rig.login(user, "000000");
+        }
+        let event = rig.events.lock().unwrap().pop().unwrap();
+        assert_eq!((event.number, event.user.as_deref()), (17, (user == "lena").then_some("lena")));
+    }
+}

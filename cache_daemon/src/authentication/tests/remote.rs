@@ -64,6 +64,8 @@ fn root_system_accounts_and_strangers_are_never_asked_of_the_server() {
     }
     let system = Login { uid: Some(999), ..login("daemon-of-sssd") };
     assert_eq!(run(&system, &rig.host(), &mut Script::answers(["123456"])), Verdict::Refused);
+    let disguised = Login { uid: Some(999), ..login("carla") };
+    assert_eq!(run(&disguised, &rig.host(), &mut Script::answers(["123456"])), Verdict::Refused);
     let disguised = Login { uid: Some(0), ..login("carla") };
     assert_eq!(run(&disguised, &rig.host(), &mut Script::answers(["123456"])), Verdict::Refused);
 }
@@ -88,6 +90,42 @@ fn a_broken_cache_locks_nobody_out_whom_the_host_knows() {
     let rig = Rig::with_server([accepted()]);
     let known = Login { uid: Some(20001), ..login("unreadable") };
     assert_eq!(run(&known, &rig.host(), &mut Script::answers(["pin123456"])), granted("unreadable"));
-    let failed = run(&login("unreadable"), &rig.host(), &mut Script::answers([]));
-    assert_eq!(failed, Verdict::Failed);
+    let failed = run(&login("unreadable"), &rig.host(), &mut Script::answers(["pin123456"]));
+    assert_eq!(failed, Verdict::Failed, "but not before the prompt that everybody sees");
+}
+
+#[test]
+fn during_an_outage_local_tokens_are_not_open_to_guesses() {
+    let rig = Rig::with_server((0..4).map(|_| Err(Failure::Unreachable("no route".into()))));
+    rig.token(hotp_token("HOTP0001", "carla"));
+    for _ in 0..4 {
+        assert_eq!(rig.login("carla", "000000"), Verdict::Unavailable);
+    }
+    assert_eq!(rig.login("carla", &code(0)), Verdict::Locked, "throttled");
+    assert_eq!(rig.stored("HOTP0001").failcount, 4);
+    rig.clock.set(NOW + 1);
+    assert_eq!(rig.login("carla", &code(0)), granted("carla"));
+}
+
+#[test]
+fn guesses_at_the_server_are_slowed_down_whoever_asked_for_them() {
+    for may_ask in [false, true] {
+        let rig = Rig::with_server((0..4).map(|_| Ok(Answer::Rejected { reason: String::new() })));
+        for _ in 0..4 {
+            let first = Login { password: Some(Secret::from("guess")), may_ask, ..login("carla") };
+            let last = run(&first, &rig.host(), &mut Script::answers([]));
+            assert_eq!(last, if may_ask { Verdict::NoAnswer } else { Verdict::Refused });
+        }
+        assert_eq!(rig.login("carla", "pin123456"), Verdict::Locked);
+    }
+}
+
+#[test]
+fn a_pin_alone_does_not_ring_the_telephone_all_night() {
+    let challenge = || Ok(Answer::Challenge { transaction_id: "1".into(), message: "Confirm".into() });
+    let rig = Rig::with_server((0..4).map(|_| challenge()));
+    for _ in 0..4 {
+        assert_eq!(rig.login("carla", "pin"), Verdict::Refused);
+    }
+    assert_eq!(rig.login("carla", "pin"), Verdict::Locked);
 }
