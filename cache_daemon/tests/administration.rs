@@ -2,6 +2,8 @@
 
 mod fake_daemon;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use cache_daemon::administration::{Answer, AuditRecord, CacheRecord, Command};
 use fake_daemon::{Host, confirmed, enrolled, refusal, token};
 use serde_json::{Value, json};
@@ -241,19 +243,26 @@ fn a_changed_users_file_without_a_daemon_is_said() {
 
 #[test]
 fn a_login_is_tried_by_the_pam_application() {
-    let mut host = Host::new(|command| match command {
+    let asked = AtomicUsize::new(0);
+    let mut host = Host::new(move |command| match command {
+        // Before the login: another one in the same second.
+        Command::Audit { .. } if asked.fetch_add(1, Ordering::SeqCst) % 2 == 0 => {
+            Answer::Audit { events: vec![event(0, "PIH-AUTH-001 alice: granted, earlier service=sshd")] }
+        }
         Command::Audit { .. } => {
             let line = |user| format!("PIH-AUTH-010 {user}: refused, wrong code service=sshd");
-            Answer::Audit { events: ["alice", "bob"].map(|user| event(0, &line(user))).to_vec() }
+            let earlier = event(0, "PIH-AUTH-001 alice: granted, earlier service=sshd");
+            Answer::Audit { events: vec![event(0, &line("alice")), event(0, &line("bob")), earlier] }
         }
         _ => refusal("unexpected"),
     });
-    host.pam_transaction = host.script("#!/bin/sh\n[ \"$*\" = '--service sshd --user alice --rhost ::1' ]\n");
+    host.pam_transaction = host
+        .script("#!/bin/sh\n[ \"$*\" = '--service sshd --user alice --rhost ::1 --answers-from-stdin' ]\n");
     host.pam_service("sshd");
     let done = host.run(&["test-login", "alice", "--rhost", "::1"]);
     assert_eq!(done.status, 0, "{}", done.errors);
     assert!(done.output.contains("would let alice in") && done.output.contains("PIH-AUTH-010 alice"));
-    assert!(!done.output.contains("bob"));
+    assert!(!done.output.contains("bob") && !done.output.contains("earlier"), "{}", done.output);
     let done = host.run(&["test-login", "alice"]);
     assert_eq!(done.status, 1, "the application said no");
     assert!(done.output.contains("privacyidea-host token list alice"), "{}", done.output);

@@ -81,6 +81,23 @@ fn users_and_realms_that_the_server_does_not_have_are_unknown() {
     assert_eq!(check(&Client::new(&settings, "test"), "carla", "x"), Ok(Answer::UnknownUser));
 }
 
+/// Policy hide_specific_error_message, here for clients of 10.66.0.0/16: an unknown user and even a directory that is
+/// down are then refusals of one kind. The server leaves nothing to tell them apart by.
+#[test]
+fn a_server_that_hides_its_reasons_still_says_no() {
+    let (real, _use) = Real::shared();
+    let mut settings = settings(real.url(), real.ca_file());
+    for realm in [None, Some("away".to_owned())] {
+        settings.realm = realm;
+        let check = Check { user: "nobody-here", password: &Secret::from("x"), rhost: "10.66.0.1" };
+        let answer = Client::new(&settings, "test").check(&check);
+        assert!(
+            matches!(&answer, Ok(Answer::Rejected { reason }) if reason.contains("error 403")),
+            "{answer:?}"
+        );
+    }
+}
+
 #[test]
 fn tokens_that_cannot_be_used_are_rejections() {
     let (real, _use) = Real::shared();

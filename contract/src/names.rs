@@ -21,25 +21,70 @@ pub fn is_usable_id(id: u32) -> bool {
 /// starts with neither `-`, `.`, `@` nor `$`, and is not made of digits alone (chown(1) would read an id).
 #[must_use]
 pub fn is_usable_name(name: &str) -> bool {
-    let stem = name.strip_suffix('$').unwrap_or(name);
-    let first_is_safe = !stem.starts_with(['-', '.', '@', '$']);
-    let every_character_is_safe = stem.chars().all(|c| {
-        c.is_ascii_alphanumeric()
-            || matches!(c, '.' | '_' | '-' | '@')
-            || (!c.is_ascii() && c.is_alphanumeric())
-    });
+    are_usable_name(name.as_bytes())
+}
+
+/// The same for bytes that may not be UTF-8; such a name is not usable.
+#[must_use]
+pub fn are_usable_name(name: &[u8]) -> bool {
+    let stem = name.strip_suffix(b"$").unwrap_or(name);
+    let classes = classes_of_all(stem);
     !stem.is_empty()
         && name.len() <= NAME_LENGTH_MAX
-        && first_is_safe
-        && every_character_is_safe
-        && !stem.bytes().all(|b| b.is_ascii_digit())
-        && name != "root"
+        && !matches!(stem[0], b'-' | b'.' | b'@' | b'$')
+        && classes & DIGIT == 0
+        // Nearly all names are ASCII; the others take the longer way.
+        && (classes & NAME != 0
+            || (!stem.is_ascii() && std::str::from_utf8(stem).is_ok_and(|stem| stem.chars().all(is_safe_in_name))))
+        && name != b"root"
+}
+
+fn is_safe_in_name(character: char) -> bool {
+    match u8::try_from(character) {
+        Ok(byte) if byte.is_ascii() => CLASSES[usize::from(byte)] & NAME != 0,
+        _ => character.is_alphanumeric(),
+    }
 }
 
 /// Whether a gecos, home or shell may stand in a passwd entry: no `:`, no control characters, not too long.
 #[must_use]
 pub fn is_usable_field(field: &str) -> bool {
-    field.len() <= FIELD_LENGTH_MAX && !field.chars().any(|c| c == ':' || c.is_control())
+    are_usable_field(field.as_bytes())
+}
+
+/// The same for bytes that may not be UTF-8; such a field is not usable.
+#[must_use]
+pub fn are_usable_field(field: &[u8]) -> bool {
+    let is_safe = |character: char| character != ':' && !character.is_control();
+    field.len() <= FIELD_LENGTH_MAX
+        && (classes_of_all(field) & FIELD != 0
+            || std::str::from_utf8(field).is_ok_and(|field| field.chars().all(is_safe)))
+}
+
+/// An ASCII character that may stand in a name.
+const NAME: u8 = 1;
+const DIGIT: u8 = 2;
+/// An ASCII character that may stand in a field.
+const FIELD: u8 = 4;
+
+/// The classes of each byte. Every entry that NSS returns is checked anew, so this takes one look a byte.
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 128u8 {
+        let is_name = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'@');
+        let is_field = !byte.is_ascii_control() && byte != b':';
+        classes[byte as usize] = if is_name { NAME } else { 0 }
+            | if byte.is_ascii_digit() { DIGIT } else { 0 }
+            | if is_field { FIELD } else { 0 };
+        byte += 1;
+    }
+    classes
+};
+
+/// The classes that all bytes of a text have.
+fn classes_of_all(text: &[u8]) -> u8 {
+    text.iter().fold(u8::MAX, |classes, byte| classes & CLASSES[usize::from(*byte)])
 }
 
 #[cfg(test)]
@@ -65,6 +110,9 @@ mod tests {
         ] {
             assert!(!is_usable_name(name), "{name:?}");
         }
+        for name in ["müller:", "mü\u{85}", "mü ", "ü/", "٣ ", "alice$$"] {
+            assert!(!is_usable_name(name), "{name:?}");
+        }
         for name in ["alice", "a", "host$", "müller", "first.last", "u_1-2", "u@example.org"] {
             assert!(is_usable_name(name), "{name:?}");
         }
@@ -82,6 +130,9 @@ mod tests {
 
     #[test]
     fn fields_with_separators_are_refused() {
+        assert!(!are_usable_name(b"m\xfcller") && !are_usable_field(b"M\xfcller"), "not UTF-8");
+        assert!(!is_usable_field("ü:") && !is_usable_field("ü\u{85}") && !is_usable_field("\u{7f}"));
+        assert!(!is_usable_field(&"x".repeat(1025)) && is_usable_field(&"ü".repeat(512)));
         assert!(!is_usable_field("a:b") && !is_usable_field("a\nb") && !is_usable_field("a\0"));
         assert!(is_usable_field("Alice Example,,,") && is_usable_field(""));
     }

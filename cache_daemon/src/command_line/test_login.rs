@@ -31,8 +31,13 @@ pub(super) fn run(arguments: &TestLogin, json: bool, session: &mut Session<'_>) 
         ));
     }
     let start = session.clock.now();
+    // Times are whole seconds: what this second has already seen is not ours.
+    let before = noted(&arguments.user, start, session).map_or(0, |events| events.len());
     let (granted, phases) = transaction(arguments, json, session)?;
-    let events = noted(&arguments.user, start, session);
+    let events = noted(&arguments.user, start, session).map(|mut events| {
+        events.truncate(events.len().saturating_sub(before));
+        events
+    });
     if json {
         let events = events.unwrap_or_default();
         session.say_json(
@@ -57,6 +62,9 @@ fn transaction(
     if let Some(rhost) = &arguments.rhost {
         process.args(["--rhost", rhost]);
     }
+    if !session.person.is_present() {
+        process.arg("--answers-from-stdin");
+    }
     if json {
         process.arg("--json").stdout(Stdio::piped());
     }
@@ -69,7 +77,7 @@ fn transaction(
     Ok((ended.status.success(), serde_json::from_slice(&ended.stdout).unwrap_or(Value::Null)))
 }
 
-/// What the daemon has noted since `start`; None if it cannot be asked.
+/// What the daemon has noted since `start`, newest first; None if it cannot be asked.
 fn noted(user: &str, start: u64, session: &Session<'_>) -> Option<Vec<AuditRecord>> {
     // Unknown users are noted without their name.
     let command = Command::Audit { user: None, since: start, limit: 100 };

@@ -1,17 +1,28 @@
 //! Users and groups: the resolvers, the cache with its timeouts, the publication of the lookup map.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use privacyidea_contract::wire::{Lookup, Reply};
+use privacyidea_contract::wire::{GroupEntry, Lookup, PasswdEntry, Reply};
 
+use self::flights::Flights;
+use self::notices::Notices;
+use self::publication::Publication;
 use crate::administration::{CacheRecord, MapStatus, ResolverStatus};
-use crate::service::clock::UnixSeconds;
-use crate::settings::Settings;
+use crate::service::clock::{Clock, SystemClock, UnixSeconds};
+use crate::settings::{self, ResolverKind, Settings};
+use crate::store::{Cache, CacheError, Cached, Changes, Times};
 
 mod files;
+mod flights;
 mod format;
 mod local;
+mod lookup;
+mod notices;
+mod publication;
+mod refresh;
 mod resolver;
 mod rules;
 mod stamp;
@@ -74,7 +85,35 @@ impl std::error::Error for DirectoryError {}
 
 /// Users and groups of the configured resolvers. Any number of threads may ask it at a time.
 pub struct Directory {
+    settings: settings::Cache,
+    resolvers: Vec<Box<dyn Resolver>>,
     local: LocalFiles,
+    cache: Cache,
+    map_directory: PathBuf,
+    clock: Box<dyn Clock>,
+    notices: Notices,
+    flights: Flights,
+    /// In the order of `resolvers`.
+    states: Mutex<Vec<ResolverState>>,
+    /// What changed in the cache and is not in the map yet.
+    touched: Mutex<Changes>,
+    /// Held for a whole refresh; locked before anything else.
+    publication: Mutex<Publication>,
+    last_refresh: AtomicU64,
+    is_urgent: AtomicBool,
+    seen_generation: AtomicU64,
+}
+
+/// How the last whole listing of a resolver went.
+#[derive(Default)]
+struct ResolverState {
+    /// Its version, the rules it was judged by and the generation of the cache it went into; none: it must be read
+    /// again in any case.
+    read: Option<(String, Rules, u64)>,
+    /// What was refused.
+    refused: Vec<String>,
+    /// What went wrong.
+    problem: Option<String>,
 }
 
 impl Directory {
@@ -84,62 +123,186 @@ impl Directory {
     /// # Errors
     /// [`DirectoryError::Cache`].
     pub fn open(
-        _settings: &Settings,
-        _cache_database: &Path,
-        _map_directory: &Path,
+        settings: &Settings,
+        cache_database: &Path,
+        map_directory: &Path,
         local: LocalFiles,
     ) -> Result<Self, DirectoryError> {
-        Ok(Self { local })
+        let resolvers = settings.resolvers.0.iter().map(|resolver| -> Box<dyn Resolver> {
+            let settings::Resolver { name, kind: ResolverKind::Files { passwd, group } } = resolver.clone();
+            Box::new(FilesResolver::new(name, passwd, group))
+        });
+        Self::with_resolvers(&settings.cache, resolvers.collect(), cache_database, map_directory, local)
     }
 
-    /// Answers the NSS module: [`Reply::Passwd`], [`Reply::Group`], [`Reply::Groups`], [`Reply::NotFound`] or
-    /// [`Reply::Unavailable`]. May take as long as the resolvers take.
-    pub fn lookup(&self, _lookup: &Lookup, _now: UnixSeconds) -> Reply {
-        Reply::Unavailable
-    }
-
-    /// Reads what may have changed and publishes the map. To be called by one thread, at start and then whenever
-    /// [`Self::refresh_due`] says. Problems are in [`Self::take_notices`] and [`Self::status`].
-    pub fn refresh(&self, _now: UnixSeconds) {}
-
-    /// When [`Self::refresh`] wants to be called next; never more than some minutes ahead.
-    #[must_use]
-    pub fn refresh_due(&self, now: UnixSeconds) -> UnixSeconds {
-        now + 60
-    }
-
-    /// Forgets what is cached (for one user: that user and what groups list them), reads the resolvers anew and
-    /// publishes the map.
+    /// [`Self::open`] with other resolvers than the settings name.
     ///
     /// # Errors
-    /// Every [`DirectoryError`]; what could be read is cached and published even then.
-    pub fn flush(&self, _user: Option<&str>, _now: UnixSeconds) -> Result<(), DirectoryError> {
-        Ok(())
+    /// [`DirectoryError::Cache`].
+    pub fn with_resolvers(
+        settings: &settings::Cache,
+        resolvers: Vec<Box<dyn Resolver>>,
+        cache_database: &Path,
+        map_directory: &Path,
+        local: LocalFiles,
+    ) -> Result<Self, DirectoryError> {
+        let failed = |error: CacheError| DirectoryError::Cache(error.to_string());
+        let cache = Cache::open(cache_database).map_err(failed)?;
+        let names: Vec<&str> = resolvers.iter().map(|resolver| resolver.name()).collect();
+        cache.keep_resolvers(&names).map_err(failed)?;
+        let states = resolvers.iter().map(|_| ResolverState::default()).collect();
+        Ok(Self {
+            settings: settings.clone(),
+            local,
+            map_directory: map_directory.to_owned(),
+            clock: Box::new(SystemClock),
+            notices: Notices::default(),
+            flights: Flights::default(),
+            states: Mutex::new(states),
+            touched: Mutex::default(),
+            publication: Mutex::new(Publication::new(map_directory, settings.clone())),
+            last_refresh: AtomicU64::new(0),
+            is_urgent: AtomicBool::new(false),
+            seen_generation: AtomicU64::new(cache.generation()),
+            cache,
+            resolvers,
+        })
     }
 
-    /// What is cached, by kind and name.
+    /// Takes the time for [`Accounts::account`] from another clock than the host's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Box<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// What is cached, by kind and name; empty if the cache cannot be read.
     #[must_use]
     pub fn list(&self) -> Vec<CacheRecord> {
-        Vec::new()
+        self.records().unwrap_or_else(|error| {
+            self.notices.state("the user cache", Some(&error.to_string()));
+            Vec::new()
+        })
     }
 
     /// How the resolvers and the map are.
     #[must_use]
     pub fn status(&self) -> (Vec<ResolverStatus>, MapStatus) {
-        (Vec::new(), MapStatus { built: None, users: 0, groups: 0, bytes: 0 })
+        let listings = self.cache.listings().unwrap_or_default();
+        let states = lock(&self.states);
+        let resolvers = self.resolvers.iter().zip(states.iter()).map(|(resolver, state)| {
+            let (counts, cache_problem) = match self.cache.counts(resolver.name()) {
+                Ok(counts) => (counts, None),
+                Err(error) => ((0, 0), Some(error.to_string())),
+            };
+            ResolverStatus {
+                name: resolver.name().to_owned(),
+                kind: resolver.kind().to_owned(),
+                users: counts.0,
+                groups: counts.1,
+                refused: state.refused.clone(),
+                refreshed: listings
+                    .iter()
+                    .find(|(name, _)| name == resolver.name())
+                    .map(|(_, times)| times.fetched),
+                problem: state.problem.clone().or(cache_problem),
+            }
+        });
+        (resolvers.collect(), publication::status(&self.map_directory))
     }
 
     /// Lines for the journal since the last call, each said once when it becomes true. Write them after `open`, each
     /// `refresh` and each `flush`.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
-        Vec::new()
+        self.notices.take()
+    }
+
+    fn records(&self) -> Result<Vec<CacheRecord>, CacheError> {
+        let mut records = Vec::new();
+        let cache = &self.cache;
+        publication::pages(
+            |after| cache.groups_after(after, LIST_PAGE),
+            |group: &GroupEntry| &group.name,
+            |group| {
+                let expires = group.expires();
+                let Cached { entry: GroupEntry { name, gid, .. }, resolver, .. } = group;
+                records.push(CacheRecord {
+                    kind: "group".to_owned(),
+                    name,
+                    id: Some(gid),
+                    resolver,
+                    expires,
+                });
+            },
+        )?;
+        publication::pages(
+            |after| cache.users_after(after, LIST_PAGE),
+            |user: &PasswdEntry| &user.name,
+            |user| {
+                let expires = user.expires();
+                let Cached { entry: PasswdEntry { name, uid, .. }, resolver, .. } = user;
+                records.push(CacheRecord { kind: "user".to_owned(), name, id: Some(uid), resolver, expires });
+            },
+        )?;
+        let absent = cache.all_absent()?.into_iter().map(|absent| CacheRecord {
+            id: absent.key.parse().ok().filter(|_| absent.kind.ends_with("id")),
+            kind: format!("absent-{}", absent.kind),
+            name: absent.key,
+            resolver: String::new(),
+            expires: absent.times.expires,
+        });
+        Ok(absent.chain(records).collect())
+    }
+
+    fn rules(&self) -> Result<Rules, LocalFilesError> {
+        let names = self.local.names();
+        let problem = names.as_ref().err().map(ToString::to_string);
+        self.notices.state("the host's own users", problem.as_deref());
+        names.map(|names| Rules::new(self.settings.first_id, names))
+    }
+
+    fn times(&self, now: UnixSeconds) -> Times {
+        Times { fetched: now, expires: now.saturating_add(self.settings.timeout.as_secs()) }
+    }
+
+    fn negative_times(&self, now: UnixSeconds) -> Times {
+        Times { fetched: now, expires: now.saturating_add(self.settings.negative_timeout.as_secs()) }
+    }
+
+    fn touch(&self, changes: Changes) {
+        if !changes.is_empty() {
+            lock(&self.touched).append(changes);
+            self.is_urgent.store(true, Ordering::SeqCst);
+        }
     }
 }
 
 impl Accounts for Directory {
     fn account(&self, name: &str) -> Result<Account, String> {
-        let _ = self.local.names().map_err(|error| error.to_string())?.uid(name);
-        Ok(Account::Unknown)
+        let rules = self.rules().map_err(|error| error.to_string())?;
+        match rules.local().uid(name) {
+            _ if name == "root" => return Ok(Account::System),
+            Some(uid) if rules::is_system_uid(uid) => return Ok(Account::System),
+            Some(uid) => return Ok(Account::Local { uid }),
+            None => {}
+        }
+        match self.lookup(&Lookup::PasswdByName(name.to_owned()), self.clock.now()) {
+            Reply::Passwd(user) => Ok(Account::Resolver { uid: user.uid }),
+            Reply::NotFound => Ok(Account::Unknown),
+            // Without the name, which may be a password.
+            _ => Err("the resolvers cannot tell now whose account a name is".to_owned()),
+        }
     }
 }
+
+/// So many entries are listed at a time.
+const LIST_PAGE: u32 = 5_000;
+
+/// What is behind our locks is right after a panic too: it is replaced whole, or only ever added to.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

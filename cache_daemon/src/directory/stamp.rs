@@ -8,6 +8,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::settings::distrust;
+
 /// A state of a file: another one is very likely another content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -92,8 +94,8 @@ pub(super) fn read(path: &Path, limit: u64, writers: Writers) -> Result<Content,
     if !metadata.is_file() {
         return Err(ReadError::Untrusted("it is no regular file".to_owned()));
     }
-    if let Some(reason) = distrust(&metadata).filter(|_| writers == Writers::Trusted) {
-        return Err(ReadError::Untrusted(reason));
+    if writers == Writers::Trusted {
+        distrust(&metadata).map_or(Ok(()), |reason| Err(ReadError::Untrusted(reason)))?;
     }
     let stamp = Stamp::from(&metadata);
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(limit)).unwrap_or(0) + 1);
@@ -103,18 +105,4 @@ pub(super) fn read(path: &Path, limit: u64, writers: Writers) -> Result<Content,
     }
     let changed_meanwhile = Stamp::from(&file.metadata()?) != stamp;
     Ok(Content { bytes, stamp, changed_meanwhile })
-}
-
-/// What is wrong with who may write the file, if anything.
-fn distrust(metadata: &Metadata) -> Option<String> {
-    let mode = metadata.mode() & 0o7777;
-    if mode & 0o022 != 0 {
-        return Some(format!(
-            "its mode {mode:04o} lets others than its owner write it; run chmod go-w on it"
-        ));
-    }
-    if metadata.uid() != 0 && metadata.uid() != rustix::process::geteuid().as_raw() {
-        return Some(format!("it belongs to uid {}; run chown root on it", metadata.uid()));
-    }
-    None
 }

@@ -15,8 +15,9 @@ pub(super) const PEER: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(5 * 60);
 /// How long a login may take altogether, however many questions it has.
 const LOGIN: Duration = Duration::from_secs(10 * 60);
-/// How long a login waits for its turn at the work.
-const TURN: Duration = Duration::from_secs(20);
+/// How long a login waits for its turn at the work. Together with the longest `[server] timeout` (15 s) this must stay
+/// below the 30 s that the PAM module waits.
+const TURN: Duration = Duration::from_secs(10);
 
 /// How many logins may be at work at the same time; those that wait for a person do not count.
 pub(super) struct Turns {

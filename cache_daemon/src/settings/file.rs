@@ -127,8 +127,8 @@ pub(super) fn mistake_at(text: &str, keys: [&str; 2], problem: String) -> Mistak
     Mistake { line: line.unwrap_or(1), key: keys.join("."), problem }
 }
 
-/// What is wrong with who may write the file, if anything.
-fn distrust(metadata: &std::fs::Metadata) -> Option<String> {
+/// What is wrong with a file's kind or with who may write it, if anything: the end of a sentence, and what to do.
+pub(crate) fn distrust(metadata: &std::fs::Metadata) -> Option<String> {
     let mode = metadata.mode() & 0o7777;
     if !metadata.is_file() {
         return Some("it is no regular file".to_owned());

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 mod file;
 mod values;
 
+pub(crate) use file::distrust;
 pub use file::{Mistake, SettingsError};
 
 /// Everything that `/etc/privacyidea-host/config.toml` can say. Each key is in `privacyidea-host.toml(5)`.

@@ -3,23 +3,26 @@
 //! damaged.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use privacyidea_contract::wire::{GroupEntry, Lookup, PasswdEntry};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
 use crate::service::clock::UnixSeconds;
 
+mod changes;
 mod connections;
 mod replace;
+mod rows;
 
+pub use changes::Changes;
 use connections::Connections;
 pub use replace::ResolverListing;
+use rows::{absent_key, group, integer, natural, one_group, one_user, times, user};
 
 /// The user cache. Any number of threads may use it at a time; reading does not wait for writing.
 pub struct Cache {
     connections: Connections,
-    path: PathBuf,
 }
 
 /// When an entry was learnt, and when its timeout ends.
@@ -97,9 +100,6 @@ impl fmt::Display for CacheError {
 
 impl std::error::Error for CacheError {}
 
-/// So many absent entries are kept; the oldest go first.
-const ABSENT_MAX: u32 = 10_000;
-
 const SCHEMA_VERSION: i64 = 1;
 
 const SCHEMA: &str = "
@@ -131,19 +131,13 @@ const SCHEMA: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-const USERS: &str =
-    "SELECT name, uid, gid, gecos, home, shell, resolver, e.fetched, e.expires, l.fetched, l.expires
-    FROM user_entries e LEFT JOIN listings l USING (resolver)";
-const GROUPS: &str = "SELECT name, gid, resolver, e.fetched, e.expires, l.fetched, l.expires
-    FROM group_entries e LEFT JOIN listings l USING (resolver)";
-
 impl Cache {
     /// Opens the database; makes it anew, mode 0600, if it is missing, damaged, or of another version.
     ///
     /// # Errors
     /// Every [`CacheError`].
     pub fn open(path: &Path) -> Result<Self, CacheError> {
-        Ok(Self { connections: Connections::open(path)?, path: path.to_owned() })
+        Ok(Self { connections: Connections::open(path)? })
     }
 
     /// Changes each time that an empty database took the place of a deleted or damaged one.
@@ -182,8 +176,10 @@ impl Cache {
     /// [`CacheError`]
     pub fn groups_of(&self, member: &str) -> Result<Vec<Cached<GroupEntry>>, CacheError> {
         self.connections.read(|connection| {
-            let sql =
-                format!("{GROUPS} WHERE gid IN (SELECT gid FROM memberships WHERE member = ?1) ORDER BY gid");
+            let sql = format!(
+                "{} WHERE gid IN (SELECT gid FROM memberships WHERE member = ?1) ORDER BY gid",
+                rows::GROUPS
+            );
             let mut statement = connection.prepare_cached(&sql)?;
             statement.query_map([member], group)?.collect()
         })
@@ -224,30 +220,27 @@ impl Cache {
         })
     }
 
-    /// All users, by name.
+    /// Users in the order of their names, at most `limit` of those that come after `name` (empty: from the first on).
     ///
     /// # Errors
     /// [`CacheError`]
-    pub fn users(&self) -> Result<Vec<Cached<PasswdEntry>>, CacheError> {
+    pub fn users_after(&self, name: &str, limit: u32) -> Result<Vec<Cached<PasswdEntry>>, CacheError> {
         self.connections.read(|connection| {
-            let mut statement = connection.prepare_cached(&format!("{USERS} ORDER BY name"))?;
-            statement.query_map([], user)?.collect()
+            let sql = format!("{} WHERE name > ?1 ORDER BY name LIMIT ?2", rows::USERS);
+            connection.prepare_cached(&sql)?.query_map(params![name, limit], user)?.collect()
         })
     }
 
-    /// All groups with their members, by name.
+    /// Groups with their members in the order of their names, at most `limit` of those that come after `name`.
     ///
     /// # Errors
     /// [`CacheError`]
-    pub fn groups(&self) -> Result<Vec<Cached<GroupEntry>>, CacheError> {
+    pub fn groups_after(&self, name: &str, limit: u32) -> Result<Vec<Cached<GroupEntry>>, CacheError> {
         self.connections.read(|connection| {
-            let mut members = replace::members(connection)?;
-            let mut statement = connection.prepare_cached(&format!("{GROUPS} ORDER BY name"))?;
-            let mut groups = statement.query_map([], group)?.collect::<rusqlite::Result<Vec<_>>>()?;
-            for group in &mut groups {
-                group.entry.members = members.remove(&group.entry.gid).unwrap_or_default();
-            }
-            Ok(groups)
+            let sql = format!("{} WHERE name > ?1 ORDER BY name LIMIT ?2", rows::GROUPS);
+            let mut statement = connection.prepare_cached(&sql)?;
+            let groups = statement.query_map(params![name, limit], group)?;
+            groups.map(|group| rows::with_members(connection, group?)).collect()
         })
     }
 
@@ -279,31 +272,24 @@ impl Cache {
         })
     }
 
-    /// Bytes of the database on the disk, its log included.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        ["", "-wal"]
-            .iter()
-            .filter_map(|ending| {
-                let mut path = self.path.clone().into_os_string();
-                path.push(ending);
-                std::fs::metadata(path).ok()
-            })
-            .map(|metadata| metadata.len())
-            .sum()
-    }
-
     /// Puts one user in the place of whoever had the name or the id.
     ///
     /// # Errors
     /// [`CacheError`]
-    pub fn learn_user(&self, user: &PasswdEntry, resolver: &str, times: Times) -> Result<(), CacheError> {
+    pub fn learn_user(
+        &self,
+        user: &PasswdEntry,
+        resolver: &str,
+        times: Times,
+    ) -> Result<Changes, CacheError> {
         self.connections.write(|connection| {
+            let mut changes = Changes::default();
             connection.execute(
                 "DELETE FROM absent_entries WHERE (kind = 'user' AND key = ?1) OR (kind = 'uid' AND key = ?2)",
                 params![user.name, user.uid.to_string()],
             )?;
-            replace::put_user(connection, user, resolver, times)
+            replace::put_user(connection, user, resolver, times, &mut changes)?;
+            Ok(changes)
         })
     }
 
@@ -311,13 +297,20 @@ impl Cache {
     ///
     /// # Errors
     /// [`CacheError`]
-    pub fn learn_group(&self, group: &GroupEntry, resolver: &str, times: Times) -> Result<(), CacheError> {
+    pub fn learn_group(
+        &self,
+        group: &GroupEntry,
+        resolver: &str,
+        times: Times,
+    ) -> Result<Changes, CacheError> {
         self.connections.write(|connection| {
+            let mut changes = Changes::default();
             connection.execute(
                 "DELETE FROM absent_entries WHERE (kind = 'group' AND key = ?1) OR (kind = 'gid' AND key = ?2)",
                 params![group.name, group.gid.to_string()],
             )?;
-            replace::put_group(connection, group, resolver, times)
+            replace::put_group(connection, group, resolver, times, &mut changes)?;
+            Ok(changes)
         })
     }
 
@@ -330,11 +323,13 @@ impl Cache {
         member: &str,
         groups: &[(GroupEntry, &str)],
         times: Times,
-    ) -> Result<(), CacheError> {
+    ) -> Result<Changes, CacheError> {
+        let gids: Vec<u32> = groups.iter().map(|(group, _)| group.gid).collect();
         self.connections.write(|connection| {
-            connection.execute("DELETE FROM memberships WHERE member = ?1", [member])?;
+            let mut changes = Changes::default();
+            replace::forget_memberships(connection, member, &gids, &mut changes)?;
             for (group, resolver) in groups {
-                replace::put_group(connection, group, resolver, times)?;
+                replace::put_group(connection, group, resolver, times, &mut changes)?;
             }
             connection
                 .execute("DELETE FROM absent_entries WHERE kind = 'groups-of' AND key = ?1", [member])?;
@@ -342,7 +337,7 @@ impl Cache {
                 "INSERT OR REPLACE INTO member_lists VALUES (?1, ?2, ?3)",
                 params![member, integer(times.fetched), integer(times.expires)],
             )?;
-            Ok(())
+            Ok(changes)
         })
     }
 
@@ -350,33 +345,25 @@ impl Cache {
     ///
     /// # Errors
     /// [`CacheError`]
-    pub fn learn_absent(&self, lookup: &Lookup, times: Times) -> Result<(), CacheError> {
+    pub fn learn_absent(&self, lookup: &Lookup, times: Times) -> Result<Changes, CacheError> {
         let (kind, key) = absent_key(lookup);
         self.connections.write(|connection| {
+            let mut changes = Changes::default();
             match lookup {
-                Lookup::PasswdByName(name) => replace::delete_user(connection, "name", name)?,
-                Lookup::PasswdById(uid) => replace::delete_user(connection, "uid", uid)?,
-                Lookup::GroupByName(name) => replace::delete_group(connection, "name", name)?,
-                Lookup::GroupById(gid) => replace::delete_group(connection, "gid", gid)?,
+                Lookup::PasswdByName(name) => replace::forget_user(connection, "name", name, &mut changes)?,
+                Lookup::PasswdById(uid) => replace::forget_user(connection, "uid", uid, &mut changes)?,
+                Lookup::GroupByName(name) => replace::forget_group(connection, "name", name, &mut changes)?,
+                Lookup::GroupById(gid) => replace::forget_group(connection, "gid", gid, &mut changes)?,
                 Lookup::Groups(member) => {
-                    connection.execute("DELETE FROM memberships WHERE member = ?1", [member])?;
+                    replace::forget_memberships(connection, member, &[], &mut changes)?;
                 }
             }
             connection.execute(
                 "INSERT OR REPLACE INTO absent_entries VALUES (?1, ?2, ?3, ?4)",
                 params![kind, key, integer(times.fetched), integer(times.expires)],
             )?;
-            let count: u32 =
-                connection.query_row("SELECT count(*) FROM absent_entries", [], |row| row.get(0))?;
-            if count > ABSENT_MAX {
-                connection.execute(
-                    "DELETE FROM absent_entries WHERE (kind, key) IN
-                         (SELECT kind, key FROM absent_entries ORDER BY fetched LIMIT ?1)",
-                    // A tenth at a time, so that a flood does not sort the table for each of its names.
-                    [count - ABSENT_MAX + ABSENT_MAX / 10],
-                )?;
-            }
-            Ok(())
+            rows::bound_absent(connection)?;
+            Ok(changes)
         })
     }
 
@@ -411,87 +398,12 @@ impl Cache {
         })
     }
 
-    /// Takes whole listings over in one transaction. `true`: a user or group is another than before.
+    /// Takes whole listings over in one transaction.
     ///
     /// # Errors
     /// [`CacheError`]
-    pub fn replace(&self, listings: &[ResolverListing<'_>], times: Times) -> Result<bool, CacheError> {
+    pub fn replace(&self, listings: &[ResolverListing<'_>], times: Times) -> Result<Changes, CacheError> {
         self.connections.write(|connection| replace::replace(connection, listings, times))
-    }
-}
-
-fn one_user(
-    connection: &Connection,
-    column: &str,
-    key: &dyn rusqlite::ToSql,
-) -> rusqlite::Result<Option<Cached<PasswdEntry>>> {
-    let sql = format!("{USERS} WHERE {column} = ?1");
-    connection.prepare_cached(&sql)?.query_row([key], user).optional()
-}
-
-fn one_group(
-    connection: &Connection,
-    column: &str,
-    key: &dyn rusqlite::ToSql,
-) -> rusqlite::Result<Option<Cached<GroupEntry>>> {
-    let sql = format!("{GROUPS} WHERE {column} = ?1");
-    let found = connection.prepare_cached(&sql)?.query_row([key], group).optional()?;
-    found
-        .map(|mut group| {
-            let sql = "SELECT member FROM memberships WHERE gid = ?1 ORDER BY position";
-            let mut statement = connection.prepare_cached(sql)?;
-            let members = statement.query_map([group.entry.gid], |row| row.get(0))?;
-            group.entry.members = members.collect::<rusqlite::Result<_>>()?;
-            Ok(group)
-        })
-        .transpose()
-}
-
-fn user(row: &Row<'_>) -> rusqlite::Result<Cached<PasswdEntry>> {
-    let entry = PasswdEntry {
-        name: row.get(0)?,
-        uid: row.get(1)?,
-        gid: row.get(2)?,
-        gecos: row.get(3)?,
-        home: row.get(4)?,
-        shell: row.get(5)?,
-    };
-    Ok(Cached { entry, resolver: row.get(6)?, learnt: times(row, 7)?, listed: some_times(row, 9)? })
-}
-
-fn group(row: &Row<'_>) -> rusqlite::Result<Cached<GroupEntry>> {
-    let entry = GroupEntry { name: row.get(0)?, gid: row.get(1)?, members: Vec::new() };
-    Ok(Cached { entry, resolver: row.get(2)?, learnt: times(row, 3)?, listed: some_times(row, 5)? })
-}
-
-fn times(row: &Row<'_>, first: usize) -> rusqlite::Result<Times> {
-    Ok(Times { fetched: natural(row, first)?, expires: natural(row, first + 1)? })
-}
-
-fn some_times(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Times>> {
-    match row.get_ref(first)? {
-        rusqlite::types::ValueRef::Null => Ok(None),
-        _ => times(row, first).map(Some),
-    }
-}
-
-/// SQLite's integers have a sign, ours have not.
-fn natural(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let value: i64 = row.get(column)?;
-    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
-}
-
-fn integer(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn absent_key(lookup: &Lookup) -> (&'static str, String) {
-    match lookup {
-        Lookup::PasswdByName(name) => ("user", name.clone()),
-        Lookup::PasswdById(uid) => ("uid", uid.to_string()),
-        Lookup::GroupByName(name) => ("group", name.clone()),
-        Lookup::GroupById(gid) => ("gid", gid.to_string()),
-        Lookup::Groups(member) => ("groups-of", member.clone()),
     }
 }
 

@@ -3,5 +3,5 @@
 mod cache;
 mod state;
 
-pub use cache::{Absent, Cache, CacheError, Cached, ResolverListing, Times};
+pub use cache::{Absent, Cache, CacheError, Cached, Changes, ResolverListing, Times};
 pub use state::{State, StoreError, Throttle, Transaction};

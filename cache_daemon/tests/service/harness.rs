@@ -38,14 +38,13 @@ unset ROOT PROGRAM PREPARE
 exec "$@"
 "#;
 
-/// None, with a word about it, where the test cannot make a namespace.
-pub(crate) fn host() -> Option<TestHost> {
-    if rustix::process::geteuid().is_root() {
-        Some(TestHost::new())
-    } else {
-        eprintln!("skipped: needs root");
-        None
-    }
+/// A host in a mount namespace of its own.
+pub(crate) fn host() -> TestHost {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "only root can make a mount namespace: run tests/run as root"
+    );
+    TestHost::new()
 }
 
 pub(crate) fn soon() -> Instant {

@@ -13,7 +13,7 @@ use crate::harness::*;
 
 #[test]
 fn started_as_root_it_becomes_its_user_and_owns_what_it_makes() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let field = |name: &str| {
@@ -49,7 +49,7 @@ fn started_as_root_it_becomes_its_user_and_owns_what_it_makes() {
 
 #[test]
 fn once_leaves_nothing_behind_that_shuts_the_daemon_out() {
-    let Some(host) = host() else { return };
+    let host = host();
     let (mut stream, mut child) = host.once("");
     assert_eq!(log_in(&mut stream, "carla", CODES[0]), Verdict::Refused);
     assert!(child.wait().unwrap().success());
@@ -67,19 +67,19 @@ fn once_leaves_nothing_behind_that_shuts_the_daemon_out() {
 
 #[test]
 fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
-    let Some(host) = host() else { return };
+    let host = host();
     let (status, text) = host.failing_daemon("echo root:x:0:0::/: > /etc/passwd");
     assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
     assert!(text.contains("_privacyidea is not in /etc/passwd"), "{text}");
 
-    let Some(host) = crate::harness::host() else { return };
+    let host = crate::harness::host();
     let (status, text) =
         host.failing_daemon("mkdir /etc/target; ln -s /etc/target /var/lib/privacyidea-host");
     assert_eq!(status.code(), Some(1));
     assert!(text.contains("/var/lib/privacyidea-host cannot be used"), "{text}");
     assert_eq!(std::fs::metadata(host.path("etc/target")).unwrap().uid(), 0);
 
-    let Some(host) = crate::harness::host() else { return };
+    let host = crate::harness::host();
     host.write_settings("[lockout]\naftr = 3\n");
     let (status, text) = host.failing_daemon("");
     assert_eq!((status.code(), text.lines().count()), (Some(78), 1), "{text}");
@@ -89,7 +89,7 @@ fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
 
 #[test]
 fn nobody_else_may_start_it() {
-    let Some(host) = host() else { return };
+    let host = host();
     let output =
         host.command("", &["setpriv", "--reuid", "1000", "--clear-groups", "/etc/daemon"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -117,7 +117,7 @@ fn arguments_that_are_not_its_own_are_a_usage_error() {
 
 #[test]
 fn a_damaged_state_database_stops_the_start_and_the_copy_brings_it_back() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     host.enrol("carla");
     daemon.kill();
@@ -146,7 +146,7 @@ fn a_damaged_state_database_stops_the_start_and_the_copy_brings_it_back() {
 
 #[test]
 fn once_needs_a_socket_and_a_peer_that_speaks() {
-    let Some(host) = host() else { return };
+    let host = host();
     let status = host.command("", &["/etc/daemon", "--once"]).status().unwrap();
     assert_eq!(status.code(), Some(1));
     let line = host.syslog_line();
@@ -161,7 +161,7 @@ fn once_needs_a_socket_and_a_peer_that_speaks() {
 
 #[test]
 fn a_second_daemon_refuses_and_the_first_goes_on() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     let (status, text) = host.failing_daemon("");
     assert_eq!(status.code(), Some(1));
@@ -177,7 +177,7 @@ fn a_second_daemon_refuses_and_the_first_goes_on() {
 
 #[test]
 fn what_a_killed_daemon_left_is_replaced() {
-    let Some(host) = host() else { return };
+    let host = host();
     host.daemon().kill();
     assert!(std::fs::metadata(host.auth_socket()).unwrap().file_type().is_socket());
     assert!(UnixStream::connect(host.auth_socket()).is_err());
@@ -187,7 +187,7 @@ fn what_a_killed_daemon_left_is_replaced() {
 
 #[test]
 fn a_socket_from_systemd_is_served_and_left_in_place() {
-    let Some(host) = host() else { return };
+    let host = host();
     let listener = systemds_socket(&host);
     // Connected before there is a daemon: the connection waits in the backlog.
     let mut early = host.connect_auth();
@@ -204,7 +204,7 @@ fn a_socket_from_systemd_is_served_and_left_in_place() {
 
 #[test]
 fn whoever_woke_a_daemon_that_cannot_serve_hears_of_it() {
-    let Some(host) = host() else { return };
+    let host = host();
     host.write_settings("[lockout]\naftr = 3\n");
     let listener = systemds_socket(&host);
     let mut waiting: Vec<_> = (0..3).map(|_| host.connect_auth()).collect();
@@ -228,7 +228,7 @@ fn whoever_woke_a_daemon_that_cannot_serve_hears_of_it() {
 
 #[test]
 fn systemds_socket_is_not_taken_away_by_a_start_by_hand() {
-    let Some(host) = host() else { return };
+    let host = host();
     let _listener = systemds_socket(&host);
     let (status, text) = host.failing_daemon("");
     assert_eq!(status.code(), Some(1));
@@ -237,7 +237,7 @@ fn systemds_socket_is_not_taken_away_by_a_start_by_hand() {
 
 #[test]
 fn a_socket_that_systemd_calls_otherwise_is_not_served() {
-    let Some(host) = host() else { return };
+    let host = host();
     let listener = systemds_socket(&host);
     let launch = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=other exec /etc/daemon";
     let output =
@@ -248,7 +248,7 @@ fn a_socket_that_systemd_calls_otherwise_is_not_served() {
 
 #[test]
 fn the_watchdog_hears_that_lookups_are_looked_after() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon_after("", &["env", "WATCHDOG_USEC=300000", "/etc/daemon"], Stdio::null());
     for _ in 0..3 {
         daemon.notification("WATCHDOG=1");
@@ -259,7 +259,7 @@ fn the_watchdog_hears_that_lookups_are_looked_after() {
 
 #[test]
 fn hup_takes_new_settings_and_keeps_the_old_ones_if_the_new_are_wrong() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     let mut old = host.connect_auth();
     assert_eq!(begin(&mut old, "carla"), "One-time code: ");
@@ -279,7 +279,7 @@ fn hup_takes_new_settings_and_keeps_the_old_ones_if_the_new_are_wrong() {
 
 #[test]
 fn term_lets_a_login_end_that_is_answered_and_gives_up_on_one_that_is_not() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     host.enrol("carla");
     let mut quick = host.connect_auth();
@@ -304,7 +304,7 @@ fn term_lets_a_login_end_that_is_answered_and_gives_up_on_one_that_is_not() {
 
 #[test]
 fn an_idle_daemon_ends_at_once() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     let before = Instant::now();
     daemon.signal(Signal::INT);

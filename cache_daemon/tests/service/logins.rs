@@ -6,7 +6,7 @@ use crate::harness::*;
 
 #[test]
 fn a_token_lets_its_user_in_once_for_each_code() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     let serial = host.enrol("carla");
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
@@ -22,7 +22,7 @@ fn a_token_lets_its_user_in_once_for_each_code() {
 
 #[test]
 fn users_of_a_resolver_log_in_and_are_found() {
-    let Some(host) = host() else { return };
+    let host = host();
     let _daemon = host.daemon();
     host.enrol("resi");
     assert_eq!(host.log_in("resi", CODES[0]), granted("resi"));
@@ -34,7 +34,7 @@ fn users_of_a_resolver_log_in_and_are_found() {
 
 #[test]
 fn once_serves_a_login_with_the_same_tokens_and_the_same_memory() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     host.enrol("carla");
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
@@ -53,7 +53,7 @@ fn once_serves_a_login_with_the_same_tokens_and_the_same_memory() {
 
 #[test]
 fn daemon_and_once_grant_a_code_to_one_of_them() {
-    let Some(host) = host() else { return };
+    let host = host();
     let _daemon = host.daemon();
     host.enrol("carla");
     for code in &CODES[..4] {
@@ -80,7 +80,7 @@ fn daemon_and_once_grant_a_code_to_one_of_them() {
 
 #[test]
 fn a_code_is_used_up_even_if_the_daemon_dies_right_after_it_said_yes() {
-    let Some(host) = host() else { return };
+    let host = host();
     let daemon = host.daemon();
     host.enrol("carla");
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
@@ -92,7 +92,7 @@ fn a_code_is_used_up_even_if_the_daemon_dies_right_after_it_said_yes() {
 
 #[test]
 fn a_full_disk_is_a_fault_and_never_a_grant() {
-    let Some(host) = host() else { return };
+    let host = host();
     let prepare =
         "mkdir -p /var/lib/privacyidea-host && mount -t tmpfs -o size=512k tmpfs /var/lib/privacyidea-host";
     let daemon = host.daemon_after(prepare, &["/etc/daemon"], std::process::Stdio::null());
@@ -112,7 +112,7 @@ fn a_full_disk_is_a_fault_and_never_a_grant() {
 
 #[test]
 fn wrong_settings_make_once_fail_and_say_why() {
-    let Some(host) = host() else { return };
+    let host = host();
     host.write_settings("[server]\nurl = \"http://example.org\"\n");
     let (mut stream, mut child) = host.once("");
     stream.send_request(&Request::Login(login("carla")), soon()).unwrap();
@@ -125,7 +125,7 @@ fn wrong_settings_make_once_fail_and_say_why() {
 
 #[test]
 fn a_login_without_anybody_to_ask_gets_no_question() {
-    let Some(host) = host() else { return };
+    let host = host();
     let _daemon = host.daemon();
     host.enrol("carla");
     let mut stream = host.connect_auth();

@@ -206,17 +206,20 @@ impl Contents {
         let mut memberships = std::mem::take(&mut self.memberships);
         let names = std::mem::take(&mut self.group);
         let name_at = |at: u32| names[at as usize..].split(|byte| *byte == 0).next().unwrap_or_default();
-        memberships.sort_unstable_by(|a, b| {
-            let by_name = || name_at(a.name_at).cmp(name_at(b.name_at));
-            a.hash.cmp(&b.hash).then_with(by_name).then(a.gid.cmp(&b.gid))
-        });
+        // Nearly always the hash alone tells names apart; looking at millions of names in this order is slow.
+        memberships.sort_unstable_by_key(|membership| (membership.hash, membership.gid));
         let mut gids = Vec::new();
-        for same in memberships.chunk_by(|a, b| a.hash == b.hash && name_at(a.name_at) == name_at(b.name_at))
-        {
-            gids.clear();
-            gids.extend(same.iter().map(|membership| membership.gid));
-            gids.dedup();
-            self.groups_record(name_at(same[0].name_at), &gids, self.groups_expire)?;
+        for same_hash in memberships.chunk_by_mut(|a, b| a.hash == b.hash) {
+            let first = name_at(same_hash[0].name_at);
+            if same_hash.iter().any(|membership| name_at(membership.name_at) != first) {
+                same_hash.sort_unstable_by_key(|membership| (name_at(membership.name_at), membership.gid));
+            }
+            for same in same_hash.chunk_by(|a, b| name_at(a.name_at) == name_at(b.name_at)) {
+                gids.clear();
+                gids.extend(same.iter().map(|membership| membership.gid));
+                gids.dedup();
+                self.groups_record(name_at(same[0].name_at), &gids, self.groups_expire)?;
+            }
         }
         self.group = names;
         Ok(())

@@ -19,7 +19,7 @@ pub(super) mod header {
     pub(in crate::map) const BUILT: usize = 24;
     /// Moved in place.
     pub(in crate::map) const FRESH_UNTIL: usize = 32;
-    /// Moved in place.
+    /// Moved in place: how many recent files were published beside this base, and [`REPLACED`](super::REPLACED).
     pub(in crate::map) const SUPERSEDED: usize = 40;
     pub(in crate::map) const STALE_FOR: usize = 48;
     pub(in crate::map) const SEED: usize = 56;
@@ -34,6 +34,10 @@ pub(super) mod header {
 
 pub(super) const FLAG_ENUMERATE: u32 = 1;
 pub(super) const FLAG_COMPLETE: u32 = 2;
+
+/// Set in the word `SUPERSEDED` of a base that is no longer the published one. A mere number would not do: a reader
+/// may open the old base, lose the processor, and read the number only after it was moved.
+pub(super) const REPLACED: u32 = 1 << 31;
 
 /// The hash tables, in the order of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

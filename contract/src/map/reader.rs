@@ -9,7 +9,8 @@ use super::CLOCK_SLACK;
 use super::bytes::Bytes;
 use super::index::MappedTable;
 use super::layout::{
-    FLAG_COMPLETE, FLAG_ENUMERATE, FORMAT_VERSION, Key, MAGIC, SLOT_SIZE, Table, UNIT, header, region,
+    FLAG_COMPLETE, FLAG_ENUMERATE, FORMAT_VERSION, Key, MAGIC, REPLACED, SLOT_SIZE, Table, UNIT, header,
+    region,
 };
 use super::view::{Age, Answer, GroupView, GroupsView, PasswdView, Record};
 
@@ -69,6 +70,10 @@ impl Map {
             return Err(MapError::Damaged("it is shorter than its header"));
         }
         Self::read_header(Bytes::map(&File::from(file))?, (status.st_dev, status.st_ino))
+    }
+
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        self.file == other.file
     }
 
     /// Whether this is still the file at `path`. Readers that were not told of a newer one (the daemon died after it
@@ -153,11 +158,11 @@ impl Map {
         self.counts
     }
 
-    /// How often something newer was published (modulo 2^32): a reader that sees it change opens the files again.
+    /// How often something newer was published (modulo 2^31), or that this is no longer the published file: a reader
+    /// that sees it change opens the files again.
     #[inline]
-    #[must_use]
-    pub fn superseded(&self) -> u32 {
-        self.bytes.u32_acquire(header::SUPERSEDED).unwrap_or(0)
+    pub(super) fn superseded(&self) -> u32 {
+        self.bytes.u32_acquire(header::SUPERSEDED).unwrap_or(REPLACED)
     }
 
     /// The age of an answer that has no expiry of its own.

@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
+use super::layout::REPLACED;
 use super::reader::{Map, MapError};
 use super::view::{Age, Answer, GroupView, GroupsView, PasswdView};
 use super::{BASE_FILE, RECENT_FILE};
+
+/// How often a base is opened again that was replaced meanwhile. It takes a publication each time.
+const REOPENINGS: usize = 8;
 
 /// What is known about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +42,14 @@ impl Snapshot {
     /// # Errors
     /// The base's; a recent file that is missing or damaged is left out.
     pub fn open(directory: &Path) -> Result<Self, MapError> {
-        let base = Map::open(&directory.join(BASE_FILE))?;
+        let mut base = Map::open(&directory.join(BASE_FILE))?;
+        // Replaced between the opening of the file and now: there is another one already.
+        for _ in 0..REOPENINGS {
+            if base.superseded() & REPLACED == 0 {
+                break;
+            }
+            base = Map::open(&directory.join(BASE_FILE))?;
+        }
         // Before the recent file is opened: one published after that moves the number.
         let superseded = base.superseded();
         let recent = Map::open(&directory.join(RECENT_FILE)).ok();
@@ -49,7 +60,13 @@ impl Snapshot {
     #[inline]
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.base.superseded() == self.superseded
+        self.base.superseded() == self.superseded && self.superseded & REPLACED == 0
+    }
+
+    /// Whether both were opened between the same two publications.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.base.is_same_file(&other.base) && self.superseded == other.superseded
     }
 
     /// Whether the base is still the file in `directory`; a system call.

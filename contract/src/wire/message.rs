@@ -70,7 +70,7 @@ pub enum Enumeration {
     Group,
 }
 
-/// One passwd entry. The password field is always `x`.
+/// One passwd entry. It has no password; the NSS module shows `*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PasswdEntry {
     /// Login name, valid by [`crate::names::is_usable_name`].

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 
 use privacyidea_contract::wire::{GroupEntry, PasswdEntry};
-use rusqlite::{Connection, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
-use super::{Times, integer};
+use super::changes::Changes;
+use super::rows::{self, integer};
+use super::{Cached, Times};
 
 /// What a resolver said it has. Over all listings that are taken over at a time, a name or id is there once.
 pub struct ResolverListing<'a> {
@@ -24,20 +26,22 @@ pub(super) fn replace(
     connection: &Connection,
     listings: &[ResolverListing<'_>],
     times: Times,
-) -> rusqlite::Result<bool> {
-    let mut changed = false;
-    let old_members = members(connection)?;
+) -> rusqlite::Result<Changes> {
+    let mut changes = Changes::default();
     // All that goes before anything that comes: an entry may have moved from one resolver to another.
-    let mut users_to_put = Vec::new();
-    let mut groups_to_put = Vec::new();
+    let mut to_put = Vec::new();
     for listing in listings {
-        users_to_put.push(compare_users(connection, listing, &mut changed)?);
-        groups_to_put.push(compare_groups(connection, listing, &old_members, &mut changed)?);
+        let users = compare_users(connection, listing, &mut changes)?;
+        let groups = compare_groups(connection, listing, &mut changes)?;
+        to_put.push((listing, users, groups));
     }
-    for ((listing, users), groups) in listings.iter().zip(users_to_put).zip(groups_to_put) {
-        changed |= !users.is_empty() || !groups.is_empty();
-        users.iter().try_for_each(|user| put_user(connection, user, listing.resolver, times))?;
-        groups.iter().try_for_each(|group| put_group(connection, group, listing.resolver, times))?;
+    for (listing, users, groups) in to_put {
+        for user in users {
+            put_user(connection, user, listing.resolver, times, &mut changes)?;
+        }
+        for group in groups {
+            put_group(connection, group, listing.resolver, times, &mut changes)?;
+        }
         if listing.is_complete {
             put_listing(connection, listing.resolver, times)?;
         } else {
@@ -46,41 +50,33 @@ pub(super) fn replace(
     }
     connection.execute("DELETE FROM absent_entries", [])?;
     connection.execute("DELETE FROM member_lists", [])?;
-    Ok(changed)
+    Ok(changes)
 }
 
 /// Deletes users that a complete listing lacks, returns those that are new or other than before.
 fn compare_users<'a>(
     connection: &Connection,
     listing: &ResolverListing<'a>,
-    changed: &mut bool,
+    changes: &mut Changes,
 ) -> rusqlite::Result<Vec<&'a PasswdEntry>> {
     let mut new: HashMap<&str, &PasswdEntry> =
         listing.users.iter().map(|user| (user.name.as_str(), user)).collect();
     let mut gone = Vec::new();
-    let mut statement = connection
-        .prepare_cached("SELECT name, uid, gid, gecos, home, shell FROM user_entries WHERE resolver = ?1")?;
-    let mut rows = statement.query([listing.resolver])?;
-    while let Some(row) = rows.next()? {
-        let name = row.get_ref(0)?.as_str()?;
-        let is_same = |user: &PasswdEntry| -> rusqlite::Result<bool> {
-            Ok(row.get::<_, u32>(1)? == user.uid
-                && row.get::<_, u32>(2)? == user.gid
-                && row.get_ref(3)?.as_str()? == user.gecos
-                && row.get_ref(4)?.as_str()? == user.home
-                && row.get_ref(5)?.as_str()? == user.shell)
-        };
-        match new.get(name) {
-            Some(user) if is_same(user)? => {
-                new.remove(name);
+    let mut statement = connection.prepare_cached(&format!("{} WHERE resolver = ?1", rows::USERS))?;
+    for old in statement.query_map([listing.resolver], rows::user)? {
+        let old = old?.entry;
+        match new.get(old.name.as_str()) {
+            Some(user) if **user == old => {
+                new.remove(old.name.as_str());
             }
-            Some(_) => {}
-            None if listing.is_complete => gone.push(name.to_owned()),
-            None => {}
+            None if listing.is_complete => gone.push(old),
+            _ => {}
         }
     }
-    *changed |= !gone.is_empty();
-    gone.iter().try_for_each(|name| delete_user(connection, "name", name))?;
+    for old in gone {
+        changes.add_user(&old);
+        delete_user(connection, &old.name)?;
+    }
     Ok(new.into_values().collect())
 }
 
@@ -88,29 +84,26 @@ fn compare_users<'a>(
 fn compare_groups<'a>(
     connection: &Connection,
     listing: &ResolverListing<'a>,
-    old_members: &HashMap<u32, Vec<String>>,
-    changed: &mut bool,
+    changes: &mut Changes,
 ) -> rusqlite::Result<Vec<&'a GroupEntry>> {
     let mut new: HashMap<&str, &GroupEntry> =
         listing.groups.iter().map(|group| (group.name.as_str(), group)).collect();
     let mut gone = Vec::new();
-    let mut statement =
-        connection.prepare_cached("SELECT name, gid FROM group_entries WHERE resolver = ?1")?;
-    let mut rows = statement.query([listing.resolver])?;
-    while let Some(row) = rows.next()? {
-        let (name, gid) = (row.get_ref(0)?.as_str()?, row.get::<_, u32>(1)?);
-        let members = old_members.get(&gid).map_or(&[][..], Vec::as_slice);
-        match new.get(name) {
-            Some(group) if group.gid == gid && group.members == members => {
-                new.remove(name);
+    let mut statement = connection.prepare_cached(&format!("{} WHERE resolver = ?1", rows::GROUPS))?;
+    for old in statement.query_map([listing.resolver], rows::group)? {
+        let old = rows::with_members(connection, old?)?.entry;
+        match new.get(old.name.as_str()) {
+            Some(group) if **group == old => {
+                new.remove(old.name.as_str());
             }
-            Some(_) => {}
-            None if listing.is_complete => gone.push(name.to_owned()),
-            None => {}
+            None if listing.is_complete => gone.push(old),
+            _ => {}
         }
     }
-    *changed |= !gone.is_empty();
-    gone.iter().try_for_each(|name| delete_group(connection, "name", name))?;
+    for old in gone {
+        changes.add_group(&old);
+        delete_group(connection, &old)?;
+    }
     Ok(new.into_values().collect())
 }
 
@@ -134,12 +127,25 @@ fn renew_listed(
     Ok(())
 }
 
+/// Puts a user in the place of whoever had the name or the id.
 pub(super) fn put_user(
     connection: &Connection,
     user: &PasswdEntry,
     resolver: &str,
     times: Times,
+    changes: &mut Changes,
 ) -> rusqlite::Result<()> {
+    let sql = format!("{} WHERE name = ?1 OR uid = ?2", rows::USERS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let old = statement
+        .query_map(params![user.name, user.uid], rows::user)?
+        .collect::<rusqlite::Result<Vec<Cached<PasswdEntry>>>>()?;
+    if old.iter().all(|old| old.entry != *user) {
+        changes.add_user(user);
+    }
+    for old in old.iter().filter(|old| old.entry != *user) {
+        changes.add_user(&old.entry);
+    }
     let PasswdEntry { name, uid, gid, gecos, home, shell } = user;
     let (fetched, expires) = (integer(times.fetched), integer(times.expires));
     connection
@@ -148,14 +154,29 @@ pub(super) fn put_user(
     Ok(())
 }
 
+/// Puts a group in the place of whatever had the name or the id.
 pub(super) fn put_group(
     connection: &Connection,
     group: &GroupEntry,
     resolver: &str,
     times: Times,
+    changes: &mut Changes,
 ) -> rusqlite::Result<()> {
-    delete_group(connection, "name", &group.name)?;
-    delete_group(connection, "gid", &group.gid)?;
+    let sql = format!("{} WHERE name = ?1 OR gid = ?2", rows::GROUPS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let old = statement
+        .query_map(params![group.name, group.gid], rows::group)?
+        .map(|old| rows::with_members(connection, old?))
+        .collect::<rusqlite::Result<Vec<Cached<GroupEntry>>>>()?;
+    if old.iter().all(|old| old.entry != *group) {
+        changes.add_group(group);
+    }
+    for old in &old {
+        if old.entry != *group {
+            changes.add_group(&old.entry);
+        }
+        delete_group(connection, &old.entry)?;
+    }
     connection.prepare_cached("INSERT INTO group_entries VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
         group.name,
         group.gid,
@@ -179,29 +200,67 @@ pub(super) fn put_listing(connection: &Connection, resolver: &str, times: Times)
     Ok(())
 }
 
-pub(super) fn delete_user(connection: &Connection, column: &str, key: &dyn ToSql) -> rusqlite::Result<()> {
-    let sql = format!("DELETE FROM user_entries WHERE {column} = ?1");
-    connection.prepare_cached(&sql)?.execute([key])?;
-    Ok(())
-}
-
-pub(super) fn delete_group(connection: &Connection, column: &str, key: &dyn ToSql) -> rusqlite::Result<()> {
-    let members =
-        format!("DELETE FROM memberships WHERE gid IN (SELECT gid FROM group_entries WHERE {column} = ?1)");
-    connection.prepare_cached(&members)?.execute([key])?;
-    let sql = format!("DELETE FROM group_entries WHERE {column} = ?1");
-    connection.prepare_cached(&sql)?.execute([key])?;
-    Ok(())
-}
-
-/// The members of all groups, by gid, in order.
-pub(super) fn members(connection: &Connection) -> rusqlite::Result<HashMap<u32, Vec<String>>> {
-    let mut members: HashMap<u32, Vec<String>> = HashMap::new();
-    let mut statement =
-        connection.prepare_cached("SELECT gid, member FROM memberships ORDER BY gid, position")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        members.entry(row.get(0)?).or_default().push(row.get(1)?);
+/// Deletes the user with this name or id, if there is one.
+pub(super) fn forget_user(
+    connection: &Connection,
+    column: &str,
+    key: &dyn ToSql,
+    changes: &mut Changes,
+) -> rusqlite::Result<()> {
+    let sql = format!("{} WHERE {column} = ?1", rows::USERS);
+    if let Some(old) = connection.prepare_cached(&sql)?.query_row([key], rows::user).optional()? {
+        changes.add_user(&old.entry);
+        delete_user(connection, &old.entry.name)?;
     }
-    Ok(members)
+    Ok(())
+}
+
+/// Deletes the group with this name or id, if there is one.
+pub(super) fn forget_group(
+    connection: &Connection,
+    column: &str,
+    key: &dyn ToSql,
+    changes: &mut Changes,
+) -> rusqlite::Result<()> {
+    let sql = format!("{} WHERE {column} = ?1", rows::GROUPS);
+    if let Some(old) = connection.prepare_cached(&sql)?.query_row([key], rows::group).optional()? {
+        let old = rows::with_members(connection, old)?;
+        changes.add_group(&old.entry);
+        delete_group(connection, &old.entry)?;
+    }
+    Ok(())
+}
+
+/// Takes a member out of all groups but these.
+pub(super) fn forget_memberships(
+    connection: &Connection,
+    member: &str,
+    but: &[u32],
+    changes: &mut Changes,
+) -> rusqlite::Result<()> {
+    let sql = format!("{} WHERE gid IN (SELECT gid FROM memberships WHERE member = ?1)", rows::GROUPS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let groups = statement.query_map([member], rows::group)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    for group in groups.into_iter().map(|group| group.entry) {
+        if !but.contains(&group.gid) {
+            changes.groups.insert(group.name);
+            changes.gids.insert(group.gid);
+            changes.members.insert(member.to_owned());
+            connection
+                .prepare_cached("DELETE FROM memberships WHERE gid = ?1 AND member = ?2")?
+                .execute(params![group.gid, member])?;
+        }
+    }
+    Ok(())
+}
+
+fn delete_user(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM user_entries WHERE name = ?1")?.execute([name])?;
+    Ok(())
+}
+
+fn delete_group(connection: &Connection, group: &GroupEntry) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM memberships WHERE gid = ?1")?.execute([group.gid])?;
+    connection.prepare_cached("DELETE FROM group_entries WHERE name = ?1")?.execute([&group.name])?;
+    Ok(())
 }

@@ -1,0 +1,2 @@
+passwd after=files privacyidea
+group after=files privacyidea

@@ -1,0 +1,258 @@
+//! The conversation between the daemon and the person, with the module in the middle.
+
+use std::time::{Duration, Instant};
+
+use privacyidea_contract::Secret;
+use privacyidea_contract::wire::{Login, Reply, Request, Stream, StreamError, Verdict};
+
+use crate::codes::{Failure, Outcome, Phase};
+
+/// How many messages of the daemon one login may have; a daemon with more to say is not in its senses.
+const MESSAGES_MAX: usize = 32;
+
+/// Who is asked.
+pub(crate) trait Person {
+    /// Shows `text` and reads an answer, visible if `echo`.
+    ///
+    /// # Errors
+    /// There is no answer.
+    fn ask(&self, text: &str, echo: bool) -> Result<Secret, NoAnswer>;
+
+    /// Shows `text`, as an error if `error`.
+    ///
+    /// # Errors
+    /// The person is gone.
+    fn tell(&self, text: &str, error: bool) -> Result<(), NoAnswer>;
+}
+
+/// There is nobody, or nobody who answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoAnswer;
+
+impl From<NoAnswer> for Failure {
+    fn from(_: NoAnswer) -> Self {
+        Self::NoAnswer
+    }
+}
+
+/// Asks the daemon about `login` and carries its questions to the person until there is a verdict. The daemon has
+/// `patience` for each of its steps; the person has as long as the daemon waits.
+pub(crate) fn run(
+    phase: Phase,
+    login: Login,
+    stream: &mut Stream,
+    person: &impl Person,
+    patience: Duration,
+) -> Outcome {
+    let may_ask = phase == Phase::Authentication && login.may_ask;
+    let asked_about = login.user.clone();
+    let request = match phase {
+        Phase::Authentication => Request::Login(login),
+        Phase::Account => Request::Account(login),
+    };
+    stream.send_request(&request, Instant::now() + patience).map_err(failure)?;
+    drop(request);
+    for _ in 0..MESSAGES_MAX {
+        match stream.receive_reply(Instant::now() + patience).map_err(failure)? {
+            Reply::Ask { text, echo } if may_ask => {
+                let answer = Request::Answer(person.ask(&text, echo)?);
+                stream.send_request(&answer, Instant::now() + patience).map_err(failure)?;
+            }
+            Reply::Ask { .. } => return Err(Failure::Nonsense("it asks where it may not ask".to_owned())),
+            Reply::Tell { text, error } => person.tell(&text, error)?,
+            Reply::Verdict(Verdict::Granted { user }) if user != asked_about => {
+                return Err(Failure::OtherIdentity);
+            }
+            Reply::Verdict(verdict) => return Ok(verdict),
+            Reply::NotAllowed => return Err(Failure::NotAllowed),
+            Reply::Passwd(_)
+            | Reply::Group(_)
+            | Reply::Groups(_)
+            | Reply::NotFound
+            | Reply::Unavailable
+            | Reply::Document { .. } => {
+                return Err(Failure::Nonsense("it answers another question".to_owned()));
+            }
+        }
+    }
+    Err(Failure::Nonsense(format!("no verdict in {MESSAGES_MAX} messages")))
+}
+
+fn failure(error: StreamError) -> Failure {
+    match error {
+        StreamError::Wire(error) => Failure::Nonsense(error.to_string()),
+        StreamError::Closed | StreamError::TimedOut | StreamError::Socket(_) => {
+            Failure::Unavailable(error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    /// Answers with what it was given, and remembers what it was shown.
+    struct Scripted {
+        answers: RefCell<Vec<&'static str>>,
+        shown: RefCell<Vec<String>>,
+    }
+
+    impl Scripted {
+        fn new(answers: &[&'static str]) -> Self {
+            Self { answers: RefCell::new(answers.to_vec()), shown: RefCell::default() }
+        }
+    }
+
+    impl Person for Scripted {
+        fn ask(&self, text: &str, echo: bool) -> Result<Secret, NoAnswer> {
+            self.shown.borrow_mut().push(format!("{text}{}", if echo { "(echo)" } else { "" }));
+            self.answers.borrow_mut().pop().map(Secret::from).ok_or(NoAnswer)
+        }
+
+        fn tell(&self, text: &str, _: bool) -> Result<(), NoAnswer> {
+            self.shown.borrow_mut().push(text.to_owned());
+            Ok(())
+        }
+    }
+
+    fn login(may_ask: bool) -> Login {
+        Login {
+            user: "alice".to_owned(),
+            uid: Some(2000),
+            service: "sshd".to_owned(),
+            rhost: String::new(),
+            tty: String::new(),
+            prompt: None,
+            password: None,
+            may_ask,
+        }
+    }
+
+    fn ask(text: &str) -> Reply {
+        Reply::Ask { text: text.to_owned(), echo: false }
+    }
+
+    fn granted() -> Reply {
+        Reply::Verdict(Verdict::Granted { user: "alice".to_owned() })
+    }
+
+    /// Runs a dialogue with a daemon that says `replies` one after the other and keeps the answers it gets.
+    fn with_daemon(
+        phase: Phase,
+        login: Login,
+        person: &Scripted,
+        replies: Vec<Reply>,
+    ) -> (Outcome, Vec<Secret>) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let daemon = thread::spawn(move || {
+            let mut stream = Stream::new(theirs);
+            let mut answers = Vec::new();
+            let deadline = Instant::now() + LONG;
+            let request = stream.receive_request(deadline).unwrap();
+            assert!(matches!(request, Request::Login(_) | Request::Account(_)));
+            for reply in replies {
+                let asks = matches!(reply, Reply::Ask { .. });
+                if stream.send_reply(&reply, deadline).is_err() {
+                    break;
+                }
+                if !asks {
+                    continue;
+                }
+                match stream.receive_request(deadline) {
+                    Ok(Request::Answer(answer)) => answers.push(answer),
+                    _ => break,
+                }
+            }
+            answers
+        });
+        let outcome = run(phase, login, &mut Stream::new(ours), person, LONG);
+        (outcome, daemon.join().unwrap())
+    }
+
+    #[test]
+    fn questions_reach_the_person_and_answers_the_daemon() {
+        let person = Scripted::new(&["second", "first"]);
+        let tell = Reply::Tell { text: "Wait.".to_owned(), error: false };
+        let echoed = Reply::Ask { text: "Shown: ".to_owned(), echo: true };
+        let replies = vec![ask("Code: "), tell, echoed, granted()];
+        let (outcome, answers) = with_daemon(Phase::Authentication, login(true), &person, replies);
+        assert_eq!(outcome, Ok(Verdict::Granted { user: "alice".to_owned() }));
+        assert_eq!(answers.iter().map(Secret::expose).collect::<Vec<_>>(), [b"first".as_slice(), b"second"]);
+        assert_eq!(*person.shown.borrow(), ["Code: ", "Wait.", "Shown: (echo)"]);
+    }
+
+    #[test]
+    fn a_grant_for_somebody_else_is_none() {
+        for user in ["Alice", "alice ", "root", ""] {
+            let reply = Reply::Verdict(Verdict::Granted { user: user.to_owned() });
+            let (outcome, _) =
+                with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), vec![reply]);
+            assert_eq!(outcome, Err(Failure::OtherIdentity), "{user:?}");
+        }
+    }
+
+    #[test]
+    fn a_person_who_gives_no_answer_ends_the_login() {
+        let replies = vec![ask("Code: "), granted()];
+        let (outcome, answers) =
+            with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), replies);
+        assert_eq!(outcome, Err(Failure::NoAnswer));
+        assert!(answers.is_empty());
+    }
+
+    #[test]
+    fn nobody_is_asked_with_use_first_pass_nor_in_the_account_phase() {
+        for (phase, may_ask) in [(Phase::Authentication, false), (Phase::Account, true)] {
+            let person = Scripted::new(&["typed"]);
+            let (outcome, answers) =
+                with_daemon(phase, login(may_ask), &person, vec![ask("Code: "), granted()]);
+            assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
+            assert!(answers.is_empty() && person.shown.borrow().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_daemon_without_end_is_ended() {
+        let person = Scripted::new(&["x"; 100]);
+        let replies = std::iter::repeat_n(ask("Again: "), 100).collect();
+        let (outcome, answers) = with_daemon(Phase::Authentication, login(true), &person, replies);
+        assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
+        assert_eq!(answers.len(), MESSAGES_MAX);
+    }
+
+    #[test]
+    fn answers_to_other_questions_are_nonsense() {
+        for reply in [Reply::NotFound, Reply::Unavailable, Reply::Groups(vec![1])] {
+            let (outcome, _) =
+                with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), vec![reply]);
+            assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
+        }
+        let (outcome, _) =
+            with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), vec![Reply::NotAllowed]);
+        assert_eq!(outcome, Err(Failure::NotAllowed));
+    }
+
+    #[test]
+    fn a_daemon_that_closes_is_unavailable() {
+        let (outcome, _) = with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), Vec::new());
+        assert!(matches!(outcome, Err(Failure::Unavailable(_))), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_daemon_that_falls_silent_is_unavailable_after_the_deadline() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let start = Instant::now();
+        let patience = Duration::from_millis(50);
+        let person = Scripted::new(&[]);
+        let outcome = run(Phase::Authentication, login(true), &mut Stream::new(ours), &person, patience);
+        assert!(matches!(outcome, Err(Failure::Unavailable(_))), "{outcome:?}");
+        assert!(start.elapsed() >= patience);
+        drop(theirs);
+    }
+}

@@ -1,0 +1,122 @@
+"""The installed product as an administrator and a person at a login meet it."""
+
+import json
+
+from host import Host, wait_for
+from otp import Authenticator
+
+# As docs/administrators-guide.md has it: a code instead of the password, but for the group `password-login`.
+AUTH_LINES = """\
+auth     [success=1 default=ignore]               pam_succeed_if.so quiet user ingroup password-login
+auth     [success=done ignore=ignore default=die] pam_privacyidea.so
+"""
+SSHD_PAM = f"""\
+{AUTH_LINES}@include common-auth
+account  required                                 pam_nologin.so
+account  [success=ok ignore=ignore default=die]   pam_privacyidea.so
+@include common-account
+session  required                                 pam_loginuid.so
+@include common-session
+session  optional                                 pam_mkhomedir.so
+@include common-password
+"""
+
+
+class Product:
+    """Commands and logins on one host."""
+
+    def __init__(self, host: Host):
+        self.host = host
+        self._daemon = None
+        self._sshd = None
+
+    # The daemon and sshd.
+
+    def start(self) -> None:
+        """Starts the daemon: by systemd, or by hand as the documentation says."""
+        if self.host.systemd:
+            self.host.run("systemctl start privacyidea-cached")
+        else:
+            self._daemon = self.host.start("exec /usr/sbin/privacyidea-cached")
+        wait_for(lambda: self.host.path("/run/privacyidea-host/lookup.sock").exists(), 10, "the daemon")
+
+    def stop(self) -> None:
+        """Stops the daemon, and with systemd its socket too."""
+        if self.host.systemd:
+            self.host.run("systemctl stop privacyidea-cached.socket privacyidea-cached.service")
+        else:
+            self.host.run("start-stop-daemon --stop --retry 5 --exec /usr/sbin/privacyidea-cached")
+            self._daemon.wait(10)
+
+    def restart(self) -> None:
+        """Stops and starts the daemon: new settings."""
+        self.stop()
+        self.start()
+
+    def configure(self, text: str) -> None:
+        """Writes config.toml (in place: owner and mode stay) and restarts the daemon."""
+        self.host.write("/etc/privacyidea-host/config.toml", text)
+        self.restart()
+
+    def serve_ssh(self, pam: str = SSHD_PAM) -> None:
+        """An sshd that asks for one-time passwords, by both methods that go through PAM."""
+        self.host.run("groupadd --force --system password-login && usermod --append --groups password-login olaf")
+        self.host.write("/etc/pam.d/sshd", pam)
+        self.host.write(
+            "/etc/ssh/sshd_config.d/otp.conf",
+            "KbdInteractiveAuthentication yes\nPasswordAuthentication yes\nUsePAM yes\nMaxAuthTries 20\n",
+        )
+        if self.host.systemd:
+            self.host.run("systemctl restart ssh")
+        else:
+            self.host.run("/usr/sbin/sshd")
+        wait_for(lambda: self.host.run("ssh-keyscan -T 1 127.0.0.1", check=False).stdout, 10, "sshd")
+
+    # Administration.
+
+    def command(self, *arguments, **options):
+        """Runs privacyidea-host."""
+        return self.host.run(["privacyidea-host", *arguments], **options)
+
+    def json(self, *arguments, **options):
+        """Runs privacyidea-host --json and reads its answer."""
+        return json.loads(self.command(*arguments, "--json", **options).stdout)
+
+    def add_user(self, name: str, *arguments) -> None:
+        """A person in the users file."""
+        self.command("user", "add", name, "--home", f"/home/{name}", "--shell", "/bin/bash", *arguments)
+
+    def enrol(self, user: str, *arguments, **options) -> Authenticator:
+        """A token for `user`, ready for use."""
+        answer = self.json("token", "enrol", user, "--no-verify", *arguments, **options)
+        return Authenticator.scan(answer["otpauth"])
+
+    # Logins.
+
+    def ssh(self, user: str, *answers: str, method: str = "keyboard-interactive", command: str = "id -un") -> "Login":
+        """Logs in over ssh like a person: types one answer at each prompt; hangs up at a prompt too many."""
+        options = {
+            "StrictHostKeyChecking": "no",
+            "UserKnownHostsFile": "/dev/null",
+            "LogLevel": "ERROR",
+            "PreferredAuthentications": method,
+            "NumberOfPasswordPrompts": len(answers),
+        }
+        line = ["ssh", *(f"-o{key}={value}" for key, value in options.items()), f"{user}@127.0.0.1", command]
+        with self.host.terminal(line) as terminal:
+            for answer in answers:
+                terminal.answer(r"[:?] ?$", answer)
+            status = terminal.end(30)
+        return Login(status, terminal.text)
+
+
+class Login:
+    """How a login went."""
+
+    def __init__(self, status: int, text: str):
+        self.granted = status == 0
+        self.refused = status == 255 and "denied" in text.lower()
+        self.text = text
+
+    def __repr__(self):
+        return f"Login(granted={self.granted}, refused={self.refused}, text={self.text!r})"
