@@ -373,16 +373,24 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is typed in whatever order, at whatever time: no counter is accepted twice, none after a later one.
+        /// Whatever is typed in whatever order, at whatever time, with resyncs between: no counter is accepted twice,
+        /// none after a later one.
         #[test]
-        fn nothing_is_accepted_twice(attempts in prop::collection::vec((0_u64..60, 0_u64..60), 1..80)) {
+        fn nothing_is_accepted_twice(
+            attempts in prop::collection::vec((0_u64..60, 0_u64..60, prop::bool::weighted(0.2)), 1..80),
+        ) {
             for mut token in [hotp_at(0), totp_at(0)] {
                 let mut last = None;
-                for (counter, clock) in &attempts {
-                    let found = token.check(code(*counter).as_bytes(), &NARROW, clock * 30);
-                    if found == Found::Accepted {
-                        prop_assert!(last.is_none_or(|last| *counter > last));
-                        last = Some(*counter);
+                for (counter, clock, resync) in &attempts {
+                    let (first, second, now) = (code(*counter), code(counter + 1), clock * 30);
+                    let accepted = if *resync {
+                        token.resynchronise(first.as_bytes(), second.as_bytes(), &NARROW, now).then_some(counter + 1)
+                    } else {
+                        (token.check(first.as_bytes(), &NARROW, now) == Found::Accepted).then_some(*counter)
+                    };
+                    if accepted.is_some() {
+                        prop_assert!(last < accepted, "{last:?} {accepted:?}");
+                        last = accepted;
                     }
                 }
             }
