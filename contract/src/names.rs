@@ -21,15 +21,22 @@ pub fn is_usable_id(id: u32) -> bool {
 /// starts with neither `-`, `.`, `@` nor `$`, and is not made of digits alone (chown(1) would read an id).
 #[must_use]
 pub fn is_usable_name(name: &str) -> bool {
-    let stem = name.strip_suffix('$').unwrap_or(name);
+    are_usable_name(name.as_bytes())
+}
+
+/// The same for bytes that may not be UTF-8; such a name is not usable.
+#[must_use]
+pub fn are_usable_name(name: &[u8]) -> bool {
+    let stem = name.strip_suffix(b"$").unwrap_or(name);
     let classes = classes_of_all(stem);
     !stem.is_empty()
         && name.len() <= NAME_LENGTH_MAX
-        && !matches!(stem.as_bytes()[0], b'-' | b'.' | b'@' | b'$')
+        && !matches!(stem[0], b'-' | b'.' | b'@' | b'$')
         && classes & DIGIT == 0
         // Nearly all names are ASCII; the others take the longer way.
-        && (classes & NAME != 0 || (!stem.is_ascii() && stem.chars().all(is_safe_in_name)))
-        && name != "root"
+        && (classes & NAME != 0
+            || (!stem.is_ascii() && std::str::from_utf8(stem).is_ok_and(|stem| stem.chars().all(is_safe_in_name))))
+        && name != b"root"
 }
 
 fn is_safe_in_name(character: char) -> bool {
@@ -42,8 +49,16 @@ fn is_safe_in_name(character: char) -> bool {
 /// Whether a gecos, home or shell may stand in a passwd entry: no `:`, no control characters, not too long.
 #[must_use]
 pub fn is_usable_field(field: &str) -> bool {
+    are_usable_field(field.as_bytes())
+}
+
+/// The same for bytes that may not be UTF-8; such a field is not usable.
+#[must_use]
+pub fn are_usable_field(field: &[u8]) -> bool {
     let is_safe = |character: char| character != ':' && !character.is_control();
-    field.len() <= FIELD_LENGTH_MAX && (classes_of_all(field) & FIELD != 0 || field.chars().all(is_safe))
+    field.len() <= FIELD_LENGTH_MAX
+        && (classes_of_all(field) & FIELD != 0
+            || std::str::from_utf8(field).is_ok_and(|field| field.chars().all(is_safe)))
 }
 
 /// An ASCII character that may stand in a name.
@@ -68,8 +83,8 @@ static CLASSES: [u8; 256] = {
 };
 
 /// The classes that all bytes of a text have.
-fn classes_of_all(text: &str) -> u8 {
-    text.bytes().fold(u8::MAX, |classes, byte| classes & CLASSES[usize::from(byte)])
+fn classes_of_all(text: &[u8]) -> u8 {
+    text.iter().fold(u8::MAX, |classes, byte| classes & CLASSES[usize::from(*byte)])
 }
 
 #[cfg(test)]
@@ -115,6 +130,7 @@ mod tests {
 
     #[test]
     fn fields_with_separators_are_refused() {
+        assert!(!are_usable_name(b"m\xfcller") && !are_usable_field(b"M\xfcller"), "not UTF-8");
         assert!(!is_usable_field("ü:") && !is_usable_field("ü\u{85}") && !is_usable_field("\u{7f}"));
         assert!(!is_usable_field(&"x".repeat(1025)) && is_usable_field(&"ü".repeat(512)));
         assert!(!is_usable_field("a:b") && !is_usable_field("a\nb") && !is_usable_field("a\0"));

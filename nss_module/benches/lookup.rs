@@ -21,6 +21,10 @@ use privacyidea_contract::wire::{GroupEntry, PasswdEntry};
 /// Batches are short and many, so that most of them are not interrupted on a busy machine.
 const BATCHES: usize = 40;
 const CALLS_PER_BATCH: usize = 500;
+/// How often this module and `files` take turns.
+const COMPARISONS: usize = 21;
+/// How often all batches are run.
+const PASSES: usize = 10;
 const CALLS: usize = BATCHES * CALLS_PER_BATCH;
 const USERS_PER_GROUP: u32 = 100;
 
@@ -156,7 +160,7 @@ impl Order {
 fn batches(mut call: impl FnMut(usize)) -> Vec<f64> {
     // Once through all of them first: the pages of the map get mapped.
     (0..CALLS).for_each(&mut call);
-    let starts = (0..BATCHES).map(|batch| batch * CALLS_PER_BATCH);
+    let starts = (0..BATCHES * PASSES).map(|batch| batch % BATCHES * CALLS_PER_BATCH);
     starts.map(|start| batch(start..start + CALLS_PER_BATCH, &mut call)).collect()
 }
 
@@ -240,7 +244,7 @@ fn compare_with_files(users: u32, names: &[CString]) {
     // `files` reads half of the file for each lookup.
     let calls = (20_000_000 / users as usize).clamp(3, 2000);
     let (mut ours, mut files) = (Vec::new(), Vec::new());
-    for _ in 0..BATCHES {
+    for _ in 0..COMPARISONS {
         configure(c"privacyidea");
         ours.push(batch(0..calls, &mut |i| passwd_through_glibc(&names[i])));
         configure(c"files");

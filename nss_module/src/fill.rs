@@ -9,7 +9,11 @@ use libnss::group::CGroup;
 use libnss::interop::{CBuffer, ToC};
 use libnss::passwd::CPasswd;
 use privacyidea_contract::map::{GroupView, PasswdView};
-use privacyidea_contract::names::{is_usable_field, is_usable_id, is_usable_name};
+use privacyidea_contract::names::{are_usable_field, are_usable_name, is_usable_id};
+
+/// No password. Not `x`, which says "look into shadow(5)": pam_unix finds no entry of ours there, and its account phase
+/// would lock our users out.
+const PASSWORD: &[u8] = b"*";
 
 /// Why an entry was not handed to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +50,6 @@ impl<C> Destination<C> {
 /// A passwd entry on its way to C.
 pub(crate) struct PasswdOut<'a>(pub(crate) PasswdView<'a>);
 
-/// No password. Not `x`, which says "look into shadow(5)": pam_unix finds no entry of ours there, and its account phase
-/// would lock our users out.
-const PASSWORD: &[u8] = b"*";
-
 impl ToC<CPasswd> for PasswdOut<'_> {
     #[inline]
     unsafe fn to_c(&self, result: *mut CPasswd, buffer: &mut CBuffer) -> Result<()> {
@@ -58,13 +58,13 @@ impl ToC<CPasswd> for PasswdOut<'_> {
             return Err(ErrorKind::InvalidData.into());
         }
         let filled = CPasswd {
-            name: put_text(buffer, entry.name, is_name)?,
+            name: put_text(buffer, entry.name, are_usable_name)?,
             passwd: put_text(buffer, PASSWORD, |_| true)?,
             uid: entry.uid,
             gid: entry.gid,
-            gecos: put_text(buffer, entry.gecos, is_field)?,
-            dir: put_text(buffer, entry.home, is_field)?,
-            shell: put_text(buffer, entry.shell, is_field)?,
+            gecos: put_text(buffer, entry.gecos, are_usable_field)?,
+            dir: put_text(buffer, entry.home, are_usable_field)?,
+            shell: put_text(buffer, entry.shell, are_usable_field)?,
         };
         // SAFETY: the caller passes a structure that is ours to fill.
         unsafe { result.write(filled) };
@@ -83,7 +83,7 @@ impl ToC<CGroup> for GroupOut<'_> {
             return Err(ErrorKind::InvalidData.into());
         }
         let filled = CGroup {
-            name: put_text(buffer, entry.name, is_name)?,
+            name: put_text(buffer, entry.name, are_usable_name)?,
             passwd: put_text(buffer, PASSWORD, |_| true)?,
             gid: entry.gid,
             members: put_members(buffer, entry)?,
@@ -106,14 +106,6 @@ fn put_text(buffer: &mut CBuffer, text: &[u8], is_usable: impl Fn(&[u8]) -> bool
     if is_usable(copied) { Ok(copy.cast()) } else { Err(ErrorKind::InvalidData.into()) }
 }
 
-fn is_name(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(is_usable_name)
-}
-
-fn is_field(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(is_usable_field)
-}
-
 /// The members' names and an array of pointers to them, ended by a null pointer.
 fn put_members(buffer: &mut CBuffer, entry: &GroupView<'_>) -> Result<*mut *mut c_char> {
     let padding = reserve(buffer, 0)?.align_offset(align_of::<*mut c_char>());
@@ -130,7 +122,7 @@ fn put_members(buffer: &mut CBuffer, entry: &GroupView<'_>) -> Result<*mut *mut 
     let names = unsafe { std::slice::from_raw_parts(copy, block.len()) };
     let (mut at, mut count) = (0, 0);
     for name in names.split(|byte| *byte == 0) {
-        if is_name(name) && count < room {
+        if are_usable_name(name) && count < room {
             // SAFETY: where `name` begins, inside the copy.
             let start = unsafe { copy.add(at) };
             // SAFETY: the array has `room` places and one more.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A value that one thread at a time may have. Nobody ever waits for it, and a child that was forked while another
 /// thread of its parent held it may take it: the holder's process id is the lock.
 pub(crate) struct ProcessLock<T> {
-    /// Process id of the holder, 0 if there is none.
+    /// Process id of the holder, 0 if there is none. All accesses are SeqCst: whoever left a note and then finds the
+    /// lock held can be sure that the holder, looking after it has let go, finds the note.
     holder: AtomicU32,
     value: UnsafeCell<T>,
 }
@@ -23,12 +24,12 @@ impl<T> ProcessLock<T> {
     /// forgotten and replaced by `fresh`.
     pub(crate) fn try_with<R>(&self, fresh: impl FnOnce() -> T, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = std::process::id();
-        let held_by = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        let held_by = self.holder.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst);
         if let Err(holder) = held_by {
             if holder == me {
                 return None;
             }
-            self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+            self.holder.compare_exchange(holder, me, Ordering::SeqCst, Ordering::SeqCst).ok()?;
             // SAFETY: we hold the lock. What was there is not dropped: it may be half of something.
             unsafe { self.value.get().write(fresh()) };
         }
@@ -42,7 +43,7 @@ struct Release<'a>(&'a AtomicU32);
 
 impl Drop for Release<'_> {
     fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
+        self.0.store(0, Ordering::SeqCst);
     }
 }
 

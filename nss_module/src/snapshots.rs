@@ -9,7 +9,7 @@
 
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use privacyidea_contract::map::Snapshot;
 use privacyidea_contract::paths::MAP_DIRECTORY;
@@ -31,6 +31,8 @@ static SLOTS: [Slot; 4] =
 /// reader that saw its slot current after it had counted itself in is seen by everybody who made another one current.
 static CURRENT: AtomicUsize = AtomicUsize::new(NONE);
 static REFRESH: ProcessLock<()> = ProcessLock::new(());
+/// Somebody left a slot that is no longer current.
+static SWEEP_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Runs `body` with what is published now; none if there is no map that can be opened.
 #[inline]
@@ -64,6 +66,7 @@ fn open_anew<R>(body: impl FnOnce(&Snapshot) -> R) -> Option<R> {
     let result = body(&new);
     // Not if another thread is at it.
     REFRESH.try_with(|| (), |()| install(new));
+    sweep_if_wanted();
     Some(result)
 }
 
@@ -120,8 +123,9 @@ impl Reader {
             if CURRENT.load(Ordering::SeqCst) == index {
                 return Some(Self { index, snapshot: slot.snapshot.load(Ordering::SeqCst) });
             }
-            // Replaced in between: the next turn finds the new one.
+            // Replaced in between: the next turn finds the new one. Who swept meanwhile saw a reader here.
             slot.readers.fetch_sub(1, Ordering::SeqCst);
+            leave_old_slot();
         }
     }
 
@@ -144,5 +148,20 @@ impl Drop for Reader {
 
 #[cold]
 fn leave_old_slot() {
-    REFRESH.try_with(|| (), |()| sweep());
+    SWEEP_WANTED.store(true, Ordering::SeqCst);
+    sweep_if_wanted();
+}
+
+/// Called by everybody who has held `REFRESH`, so that the wish of one who could not get it is not lost.
+fn sweep_if_wanted() {
+    let sweep_once = |(): &mut ()| {
+        SWEEP_WANTED.store(false, Ordering::SeqCst);
+        sweep();
+    };
+    while SWEEP_WANTED.load(Ordering::SeqCst) {
+        if REFRESH.try_with(|| (), sweep_once).is_none() {
+            // Its holder will look at the wish when it has let go.
+            return;
+        }
+    }
 }

@@ -15,6 +15,8 @@ use crate::tokens::{
 
 /// Recovery codes of a set.
 const RECOVERY_CODES: usize = 10;
+/// The shortest PIN. Ten guesses at four digits are one in a thousand.
+const PIN_CHARACTERS_MIN: usize = 4;
 /// The longest time step, in seconds.
 const PERIOD_MAX: u32 = 86_400;
 /// The longest description, in bytes.
@@ -285,6 +287,11 @@ fn typed(code: &str) -> Zeroizing<String> {
 fn new_pin(pin: &str) -> Result<Option<PinHash>, Refused> {
     if pin.is_empty() {
         return Ok(None);
+    }
+    if pin.chars().count() < PIN_CHARACTERS_MIN || pin.chars().any(char::is_control) {
+        return Err(refuse(format!(
+            "a PIN has at least {PIN_CHARACTERS_MIN} characters, none of them a control"
+        )));
     }
     PinHash::new(pin.as_bytes(), &*random()?).map(Some).map_err(|error| refuse(error.to_string()))
 }

@@ -1,18 +1,16 @@
-//! How a login ended, and the line that says so. The numbers are in `docs/tokens.md`; one that was released keeps its
-//! meaning.
+//! How a login ended, and the line that says so.
 
 use privacyidea_contract::wire::{Login, Verdict};
 
 use super::local::{Finding, Refusal};
+use super::number::Number;
 use super::{Event, Host, Subject};
 use crate::service::clock::UnixSeconds;
 use crate::store::StoreError;
 
-const THROTTLED: u16 = 17;
-
 pub(super) struct Decision {
     pub(super) verdict: Verdict,
-    number: u16,
+    number: Number,
     text: String,
     /// Whether the log may name the user.
     user_is_known: bool,
@@ -22,7 +20,7 @@ impl Decision {
     /// Writes the decision down and gives its verdict.
     pub(super) fn record(self, login: &Login, host: &Host<'_>) -> Verdict {
         host.journal.record(&Event {
-            number: self.number,
+            number: self.number.value(),
             time: host.clock.now(),
             user: self.user_is_known.then(|| login.user.clone()),
             service: login.service.clone(),
@@ -34,7 +32,7 @@ impl Decision {
         self.verdict
     }
 
-    fn new(verdict: Verdict, number: u16, text: impl Into<String>) -> Self {
+    fn new(verdict: Verdict, number: Number, text: impl Into<String>) -> Self {
         Self { verdict, number, text: text.into(), user_is_known: true }
     }
 
@@ -44,24 +42,32 @@ impl Decision {
 
     /// Whether the answer was not even looked at.
     pub(super) fn is_throttled(&self) -> bool {
-        self.number == THROTTLED
+        self.number == Number::THROTTLED
     }
 
     pub(super) fn granted_by_token(user: &str, serial: &str) -> Self {
-        Self::new(Verdict::Granted { user: user.to_owned() }, 1, format!("granted, token {serial}"))
+        Self::new(
+            Verdict::Granted { user: user.to_owned() },
+            Number::GRANTED_BY_TOKEN,
+            format!("granted, token {serial}"),
+        )
     }
 
     pub(super) fn granted_by_server(user: &str, serial: Option<&str>) -> Self {
         let token = serial.map_or_else(String::new, |serial| format!(", token {serial}"));
-        Self::new(Verdict::Granted { user: user.to_owned() }, 2, format!("granted by the server{token}"))
+        Self::new(
+            Verdict::Granted { user: user.to_owned() },
+            Number::GRANTED_BY_SERVER,
+            format!("granted by the server{token}"),
+        )
     }
 
     pub(super) fn known(user: &str) -> Self {
-        Self::new(Verdict::Granted { user: user.to_owned() }, 3, "account known")
+        Self::new(Verdict::Granted { user: user.to_owned() }, Number::ACCOUNT_KNOWN, "account known")
     }
 
     pub(super) fn out_of_scope() -> Self {
-        Self::new(Verdict::OutOfScope, 4, "not an account of ours")
+        Self::new(Verdict::OutOfScope, Number::OUT_OF_SCOPE, "not an account of ours")
     }
 
     pub(super) fn refused_by_tokens(subject: &Subject<'_>, refusal: &Refusal) -> Self {
@@ -75,96 +81,130 @@ impl Decision {
             counted => format!(" ({})", counted.join(", ")),
         };
         match &refusal.found {
-            Finding::Wrong => Self::new(Verdict::Refused, 10, format!("refused, wrong code{failures}")),
+            Finding::Wrong => {
+                Self::new(Verdict::Refused, Number::WRONG_CODE, format!("refused, wrong code{failures}"))
+            }
             Finding::UsedBefore { serial } => Self::new(
                 Verdict::Refused,
-                11,
+                Number::USED_CODE,
                 format!("refused, the code of token {serial} has been used{failures}"),
             ),
             Finding::FarAway { serial } => Self::new(
                 Verdict::Refused,
-                12,
+                Number::FAR_CODE,
                 format!(
                     "refused, the code of token {serial} is outside the window: its next code will resynchronise \
                      it{failures}"
                 ),
             ),
-            Finding::NoToken => Self::new(Verdict::Refused, 13, "refused, has no token"),
+            Finding::NoToken => Self::new(Verdict::Refused, Number::NO_TOKEN, "refused, has no token"),
         }
     }
 
     pub(super) fn unknown_user() -> Self {
-        Self { user_is_known: false, ..Self::new(Verdict::UnknownUser, 14, "refused, no such user") }
+        Self {
+            user_is_known: false,
+            ..Self::new(Verdict::UnknownUser, Number::UNKNOWN_USER, "refused, no such user")
+        }
     }
 
     pub(super) fn empty_answer() -> Self {
         // Known or not: the name was not looked at yet, so it is left out.
-        Self { user_is_known: false, ..Self::new(Verdict::Refused, 15, "refused, nothing was typed") }
+        Self {
+            user_is_known: false,
+            ..Self::new(Verdict::Refused, Number::NOTHING_TYPED, "refused, nothing was typed")
+        }
     }
 
     pub(super) fn locked(until: Option<UnixSeconds>) -> Self {
         let until =
             until.map_or_else(|| "until unlocked".to_owned(), |until| format!("until {}", time_text(until)));
         let text = format!("refused, locked {until} (privacyidea-host token unlock USER)");
-        Self::new(Verdict::Locked, 16, text)
+        Self::new(Verdict::Locked, Number::LOCKED, text)
     }
 
     pub(super) fn throttled(subject: &Subject<'_>, until: UnixSeconds) -> Self {
         let text = format!("refused unseen, too many failures: next attempt at {}", time_text(until));
         // Unknown users are throttled too, and their names are not written down.
-        Self { user_is_known: subject.is_known(), ..Self::new(Verdict::Locked, THROTTLED, text) }
+        Self { user_is_known: subject.is_known(), ..Self::new(Verdict::Locked, Number::THROTTLED, text) }
     }
 
     pub(super) fn refused_by_server(reason: &str) -> Self {
-        Self::new(Verdict::Refused, 18, format!("refused by the server{}", quoted(reason)))
+        Self::new(
+            Verdict::Refused,
+            Number::REFUSED_BY_SERVER,
+            format!("refused by the server{}", quoted(reason)),
+        )
     }
 
     pub(super) fn unknown_to_the_server() -> Self {
-        Self::new(Verdict::UnknownUser, 19, "refused, the server does not know this user")
+        Self::new(
+            Verdict::UnknownUser,
+            Number::UNKNOWN_TO_SERVER,
+            "refused, the server does not know this user",
+        )
     }
 
     pub(super) fn second_step_wanted(message: &str) -> Self {
         let text =
             format!("refused, the server asks for a second step{}, which is not supported", quoted(message));
-        Self::new(Verdict::Refused, 20, text)
+        Self::new(Verdict::Refused, Number::SECOND_STEP, text)
     }
 
     pub(super) fn nothing_typed_before() -> Self {
         let text = "refused, use_first_pass is set but no module before this one asked for a password";
-        Self::new(Verdict::Refused, 21, text)
+        Self::new(Verdict::Refused, Number::NOTHING_TYPED_BEFORE, text)
     }
 
     pub(super) fn server_unreachable(why: &str) -> Self {
-        Self::new(Verdict::Unavailable, 30, format!("undecided, the server cannot be reached: {why}"))
+        Self::new(
+            Verdict::Unavailable,
+            Number::SERVER_UNREACHABLE,
+            format!("undecided, the server cannot be reached: {why}"),
+        )
     }
 
     pub(super) fn server_unable(why: &str) -> Self {
-        Self::new(Verdict::Unavailable, 31, format!("undecided, the server cannot check: {why}"))
+        Self::new(
+            Verdict::Unavailable,
+            Number::SERVER_UNABLE,
+            format!("undecided, the server cannot check: {why}"),
+        )
     }
 
     pub(super) fn server_talks_rubbish(why: &str) -> Self {
         Self::new(
             Verdict::Unavailable,
-            32,
+            Number::SERVER_RUBBISH,
             format!("undecided, the server does not answer like privacyIDEA: {why}"),
         )
     }
 
     pub(super) fn server_untrusted(why: &str) -> Self {
-        Self::new(Verdict::Untrusted, 33, format!("refused, the server is not trusted: {why}"))
+        Self::new(
+            Verdict::Untrusted,
+            Number::SERVER_UNTRUSTED,
+            format!("refused, the server is not trusted: {why}"),
+        )
     }
 
     pub(super) fn store_failed(error: &StoreError) -> Self {
-        Self { user_is_known: false, ..Self::new(Verdict::Failed, 40, format!("refused, {error}")) }
+        Self {
+            user_is_known: false,
+            ..Self::new(Verdict::Failed, Number::STORE_FAILED, format!("refused, {error}"))
+        }
     }
 
     pub(super) fn accounts_failed(reason: &str) -> Self {
         let text = format!("refused, it cannot be told whose account this is: {reason}");
-        Self { user_is_known: false, ..Self::new(Verdict::Failed, 41, text) }
+        Self { user_is_known: false, ..Self::new(Verdict::Failed, Number::ACCOUNTS_FAILED, text) }
     }
 
     pub(super) fn no_answer() -> Self {
-        Self { user_is_known: false, ..Self::new(Verdict::NoAnswer, 50, "ended, no answer came") }
+        Self {
+            user_is_known: false,
+            ..Self::new(Verdict::NoAnswer, Number::NO_ANSWER, "ended, no answer came")
+        }
     }
 
     /// Adds what went wrong beside the decision.

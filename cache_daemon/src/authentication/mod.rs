@@ -14,6 +14,7 @@ use crate::store::State;
 mod decision;
 mod event;
 mod local;
+mod number;
 mod remote;
 mod subject;
 mod throttle;

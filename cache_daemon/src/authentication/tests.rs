@@ -14,6 +14,7 @@ use crate::settings;
 use crate::tokens::{Algorithm, Credential, Otp, PinHash, PinPosition, RecoveryCode, Token, hotp};
 
 mod console;
+mod cost;
 mod first_pass;
 mod lockout;
 mod remote;

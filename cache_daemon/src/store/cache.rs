@@ -3,7 +3,7 @@
 //! damaged.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use privacyidea_contract::wire::{GroupEntry, Lookup, PasswdEntry};
 use rusqlite::{OptionalExtension, params};
@@ -23,7 +23,6 @@ use rows::{absent_key, group, integer, natural, one_group, one_user, times, user
 /// The user cache. Any number of threads may use it at a time; reading does not wait for writing.
 pub struct Cache {
     connections: Connections,
-    path: PathBuf,
 }
 
 /// When an entry was learnt, and when its timeout ends.
@@ -138,7 +137,7 @@ impl Cache {
     /// # Errors
     /// Every [`CacheError`].
     pub fn open(path: &Path) -> Result<Self, CacheError> {
-        Ok(Self { connections: Connections::open(path)?, path: path.to_owned() })
+        Ok(Self { connections: Connections::open(path)? })
     }
 
     /// Changes each time that an empty database took the place of a deleted or damaged one.
@@ -271,20 +270,6 @@ impl Cache {
                               (SELECT count(*) FROM group_entries WHERE resolver = ?1)";
             connection.query_row(sql, [resolver], |row| Ok((natural(row, 0)?, natural(row, 1)?)))
         })
-    }
-
-    /// Bytes of the database on the disk, its log included.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        ["", "-wal"]
-            .iter()
-            .filter_map(|ending| {
-                let mut path = self.path.clone().into_os_string();
-                path.push(ending);
-                std::fs::metadata(path).ok()
-            })
-            .map(|metadata| metadata.len())
-            .sum()
     }
 
     /// Puts one user in the place of whoever had the name or the id.

@@ -77,11 +77,11 @@ impl State {
 
     fn prepare(mut connection: Connection) -> Result<Self, StoreError> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        enter_wal(&connection)?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        enter_wal(&connection, BUSY_TIMEOUT)?;
         connection.pragma_update(None, "foreign_keys", "ON")?;
         // Deleted seeds and codes are overwritten, not only unlinked.
         connection.pragma_update(None, "secure_delete", "ON")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
         schema::migrate(&mut connection)?;
         Ok(Self(Mutex::new(connection)))
     }
@@ -96,6 +96,8 @@ impl State {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut connection = self.connection();
+        // Each time anew: `audit` asks for less.
+        connection.pragma_update(None, "synchronous", "FULL")?;
         let transaction = Transaction(connection.transaction_with_behavior(TransactionBehavior::Immediate)?);
         let outcome = work(&transaction)?;
         transaction.0.commit()?;
@@ -116,8 +118,8 @@ impl State {
 
 /// Switches to write-ahead logging. SQLite answers "busy" at once, whatever the busy timeout, when another process does
 /// the same at this moment; so the wait is here. It happens once in a database's life.
-fn enter_wal(connection: &Connection) -> Result<(), StoreError> {
-    let deadline = Instant::now() + BUSY_TIMEOUT;
+fn enter_wal(connection: &Connection, patience: Duration) -> Result<(), StoreError> {
+    let deadline = Instant::now() + patience;
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
             Err(error)

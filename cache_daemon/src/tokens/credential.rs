@@ -4,6 +4,11 @@ use super::otp::Otp;
 use super::recovery::{CodeHash, RecoveryCode};
 use crate::service::clock::UnixSeconds;
 
+/// A device's clock may be so late, in seconds, that two values resynchronise it without an administrator. An old value
+/// looks like the value of a late clock, but it may also be one that somebody has watched: those must not stay good for
+/// the hours that the window spans.
+const BEHIND_MAX: u64 = 600;
+
 /// What a token knows. Everything in it only moves forward: a counter or step that was used, or passed over, is never
 /// accepted again.
 #[derive(Clone)]
@@ -79,7 +84,8 @@ impl Credential {
             Self::Hotp { otp, next, resync } => check_hotp(otp, next, resync, code, windows),
             Self::Totp { otp, period, next, drift, resync } => {
                 let step = now / u64::from(*period);
-                check_totp(otp, &mut Steps { now: step, next, drift, resync }, code, windows)
+                let behind = BEHIND_MAX.div_ceil((*period).into());
+                check_totp(otp, &mut Steps { now: step, behind, next, drift, resync }, code, windows)
             }
             Self::SimplePass => {
                 if code.is_empty() {
@@ -176,6 +182,8 @@ fn check_hotp(
 /// A TOTP token's place in time.
 struct Steps<'a> {
     now: u64,
+    /// How far back a value may prove that the device's clock is late.
+    behind: u64,
     next: &'a mut u64,
     drift: &'a mut i64,
     resync: &'a mut Option<Resync>,
@@ -193,7 +201,9 @@ fn check_totp(otp: &Otp, steps: &mut Steps<'_>, code: &[u8], windows: &Windows) 
         *steps.resync = None;
         return Found::UsedBefore;
     }
-    let Some(step) = otp.find(code, around(steps.now, windows.resync).filter(|step| *step >= next)) else {
+    let earliest = next.max(expected.min(steps.now).saturating_sub(steps.behind));
+    let Some(step) = otp.find(code, around(steps.now, windows.resync).filter(|step| *step >= earliest))
+    else {
         *steps.resync = None;
         return Found::Wrong;
     };
@@ -340,22 +350,47 @@ mod tests {
     }
 
     #[test]
+    fn values_that_somebody_watched_are_soon_no_proof_of_a_late_clock() {
+        let mut token = totp_at(0);
+        assert_eq!(check(&mut token, 979, 30 * 1000), Found::Wrong);
+        assert_eq!(check(&mut token, 980, 30 * 1001), Found::Wrong);
+        assert_eq!(check(&mut token, 985, 30 * 1002), Found::FarAway, "late by less than ten minutes");
+        assert_eq!(check(&mut token, 986, 30 * 1003), Found::Accepted);
+        let mut resynchronised = totp_at(0);
+        let (first, second) = (code(500), code(501));
+        assert!(resynchronised.resynchronise(first.as_bytes(), second.as_bytes(), &WINDOWS, 30 * 1000));
+        assert_eq!(
+            check(&mut resynchronised, 510, 30 * 1011 + 90),
+            Found::FarAway,
+            "from where it is known to be"
+        );
+    }
+
+    #[test]
     fn a_simple_pass_has_nothing_beside_its_pin() {
         assert_eq!(Credential::SimplePass.check(b"", &WINDOWS, 0), Found::Accepted);
         assert_eq!(Credential::SimplePass.check(b"1", &WINDOWS, 0), Found::Wrong);
     }
 
     proptest! {
-        /// Whatever is typed in whatever order, at whatever time: no counter is accepted twice, none after a later one.
+        /// Whatever is typed in whatever order, at whatever time, with resyncs between: no counter is accepted twice,
+        /// none after a later one.
         #[test]
-        fn nothing_is_accepted_twice(attempts in prop::collection::vec((0_u64..60, 0_u64..60), 1..80)) {
+        fn nothing_is_accepted_twice(
+            attempts in prop::collection::vec((0_u64..60, 0_u64..60, prop::bool::weighted(0.2)), 1..80),
+        ) {
             for mut token in [hotp_at(0), totp_at(0)] {
                 let mut last = None;
-                for (counter, clock) in &attempts {
-                    let found = token.check(code(*counter).as_bytes(), &NARROW, clock * 30);
-                    if found == Found::Accepted {
-                        prop_assert!(last.is_none_or(|last| *counter > last));
-                        last = Some(*counter);
+                for (counter, clock, resync) in &attempts {
+                    let (first, second, now) = (code(*counter), code(counter + 1), clock * 30);
+                    let accepted = if *resync {
+                        token.resynchronise(first.as_bytes(), second.as_bytes(), &NARROW, now).then_some(counter + 1)
+                    } else {
+                        (token.check(first.as_bytes(), &NARROW, now) == Found::Accepted).then_some(*counter)
+                    };
+                    if accepted.is_some() {
+                        prop_assert!(last < accepted, "{last:?} {accepted:?}");
+                        last = accepted;
                     }
                 }
             }

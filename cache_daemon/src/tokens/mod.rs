@@ -10,6 +10,8 @@ mod token;
 pub use credential::{Credential, Found, Resync, Windows};
 pub use otp::{Algorithm, Otp, OtpError, SEED_LENGTH_MAX, SEED_LENGTH_MIN, hotp};
 pub use otpauth::uri as otpauth_uri;
+#[cfg(test)]
+pub(crate) use pin::HASHES;
 pub use pin::{PinError, PinHash, spend_the_time_of_a_check};
 pub use recovery::{CodeHash, RecoveryCode};
 pub use token::{Lock, PinPosition, Token};

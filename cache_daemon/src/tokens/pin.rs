@@ -86,8 +86,16 @@ pub fn spend_the_time_of_a_check() {
 }
 
 fn argon2() -> Argon2<'static> {
+    #[cfg(test)]
+    HASHES.set(HASHES.get() + 1);
     let parameters = Params::new(MEMORY_KIB, PASSES, 1, None).expect("constants within argon2's limits");
     Argon2::new(Algorithm::Argon2id, Version::V0x13, parameters)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many PINs this thread has hashed, for tests of what a refusal costs.
+    pub(crate) static HASHES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ fn text(pointer: *const c_char) -> String {
 }
 
 fn passwd_entry(entry: &libc::passwd) -> PasswdEntry {
-    assert_eq!(text(entry.pw_passwd), "x");
+    assert_eq!(text(entry.pw_passwd), "*");
     PasswdEntry {
         name: text(entry.pw_name),
         uid: entry.pw_uid,
@@ -39,7 +39,7 @@ fn passwd_entry(entry: &libc::passwd) -> PasswdEntry {
 }
 
 fn group_entry(entry: &libc::group) -> GroupEntry {
-    assert_eq!(text(entry.gr_passwd), "x");
+    assert_eq!(text(entry.gr_passwd), "*");
     let mut members = Vec::new();
     for index in 0.. {
         // SAFETY: the array ends with a null pointer.

@@ -126,6 +126,8 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
         (Enrolment { seed: Some("GEZDGNBV".into()), ..enrolment(TokenKind::Hotp) }, "16 to 128 bytes"),
         (enrolment(TokenKind::SimplePass), "its PIN"),
         (Enrolment { pin: "x".repeat(300), ..enrolment(TokenKind::Hotp) }, "PIN has"),
+        (Enrolment { pin: "123".into(), ..enrolment(TokenKind::SimplePass) }, "at least 4 characters"),
+        (Enrolment { pin: "1234\n".into(), ..enrolment(TokenKind::Hotp) }, "at least 4 characters"),
         (Enrolment { description: "a\nb".into(), ..enrolment(TokenKind::Hotp) }, "line breaks"),
     ];
     for (enrolment, sentence) in table {

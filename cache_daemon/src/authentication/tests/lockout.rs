@@ -159,3 +159,20 @@ fn a_throttled_line_names_known_users_only() {
         assert_eq!((event.number, event.user.as_deref()), (17, (user == "lena").then_some("lena")));
     }
 }
+
+#[test]
+fn many_guesses_at_the_same_instant_are_still_ten() {
+    let rig = Rig::new();
+    rig.token(with_pin("pin", PinPosition::Before, hotp_token("HOTP0001", "lena")));
+    let guess = |n: u32| {
+        let login = Login { rhost: format!("192.0.2.{n}"), ..login("lena") };
+        run(&login, &rig.host(), &mut Script::answers([format!("pin{:06}", 900_000 + n).as_str()]))
+    };
+    let verdicts: Vec<_> = std::thread::scope(|scope| {
+        let guesses: Vec<_> = (0..30).map(|n| scope.spawn(move || guess(n))).collect();
+        guesses.into_iter().map(|guess| guess.join().unwrap()).collect()
+    });
+    let count = |verdict| verdicts.iter().filter(|found| **found == verdict).count();
+    assert_eq!((count(Verdict::Refused), count(Verdict::Locked)), (10, 20));
+    assert_eq!(rig.stored("HOTP0001").failcount, 10);
+}

@@ -73,6 +73,21 @@ fn the_file_is_the_owners_alone() {
 }
 
 #[test]
+fn the_switch_to_write_ahead_logging_waits_for_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE t (x); BEGIN; SELECT * FROM t;").unwrap();
+    let ours = Connection::open(&path).unwrap();
+    ours.busy_timeout(Duration::ZERO).unwrap();
+    let (patience, start) = (Duration::from_millis(200), Instant::now());
+    assert!(matches!(enter_wal(&ours, patience), Err(StoreError::Database(_))));
+    assert!(start.elapsed() >= patience);
+    other.execute_batch("COMMIT").unwrap();
+    enter_wal(&ours, patience).unwrap();
+}
+
+#[test]
 fn a_newer_database_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
@@ -138,6 +153,29 @@ fn the_audit_lists_the_latest_first() {
     assert_eq!(times(None, 0, 10), [30, 20, 10]);
     assert_eq!(times(Some("alice"), 0, 1), [30]);
     assert!(times(Some("alice"), 31, 9).is_empty());
+}
+
+#[test]
+fn only_the_audit_does_not_wait_for_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = State::open(&directory.path().join("state.db")).unwrap();
+    let synchronous = |connection: &Connection| -> i64 {
+        connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
+    };
+    let event = Event {
+        number: 1,
+        time: 0,
+        user: None,
+        service: String::new(),
+        rhost: String::new(),
+        tty: String::new(),
+        text: String::new(),
+        granted: true,
+    };
+    state.audit(&event).unwrap();
+    let (normal, full) = (1, 2);
+    assert_eq!(synchronous(&state.connection()), normal);
+    assert_eq!(state.change(|transaction| Ok(synchronous(&transaction.0))).unwrap(), full);
 }
 
 /// The other half of [`a_killed_process_leaves_all_or_nothing`]: this test binary again, which changes one token without
