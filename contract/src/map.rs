@@ -1,6 +1,6 @@
 //! The lookup map: passwd and group entries in files that NSS reads without a system call (`docs/lookup-map.md`).
 //!
-//! The daemon fills a [`Contents`] and calls [`publish`]; a reader keeps a [`Snapshot`] and asks it. Two files make one
+//! The daemon fills a [`Contents`] and calls [`publish()`]; a reader keeps a [`Snapshot`] and asks it. Two files make one
 //! map: the base ([`BASE_FILE`], the last full listing) and the recent one ([`RECENT_FILE`], what was learnt or changed
 //! since), which shadows the base key by key. Neither is ever changed after its publication except for two words of
 //! its header: how long it is fresh, and how often something newer was published.
