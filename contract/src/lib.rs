@@ -5,6 +5,9 @@
 //! - [`names`]: which names and ids may be believed
 //! - [`paths`]: where everything is; no environment variable moves it
 
+// Exceptions say so: the mapping and SO_PEERCRED.
+#![deny(unsafe_code)]
+
 pub mod map;
 pub mod names;
 pub mod paths;
