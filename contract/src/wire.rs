@@ -10,7 +10,7 @@ mod stream;
 mod tests;
 
 pub use codec::{FRAME_LENGTH_MAX, WireError};
-pub use message::{Enumeration, GroupEntry, Login, Lookup, PasswdEntry, Reply, Request, Verdict};
+pub use message::{GroupEntry, Login, Lookup, PasswdEntry, Reply, Request, Verdict};
 pub use stream::{PeerCredentials, Stream, StreamError};
 
 /// The version that this build speaks. A daemon also speaks the one before.
