@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use privacyidea_contract::paths;
-use privacyidea_contract::wire::Stream;
+use privacyidea_contract::wire::{STEP, Stream};
 
 use crate::accounts;
 use crate::codes::Failure;
@@ -12,8 +12,6 @@ use crate::once::Once;
 
 /// How long connecting may take; only a daemon with a full backlog lets anybody wait.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How long the daemon may take for one step: more than it gives itself (25 seconds), less than hosts wait.
-const STEP: Duration = Duration::from_secs(30);
 
 /// Where the daemon is.
 pub(crate) struct Daemon {
