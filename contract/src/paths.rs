@@ -2,8 +2,6 @@
 
 /// Settings, root:_privacyidea 0640.
 pub const SETTINGS: &str = "/etc/privacyidea-host/config.toml";
-/// Service token, bind passwords and client keys, root 0700.
-pub const CREDENTIALS: &str = "/etc/privacyidea-host/credentials";
 /// Users of the embedded `files` resolver, passwd(5) format.
 pub const USERS_PASSWD: &str = "/etc/privacyidea-host/users/passwd";
 /// Groups of the embedded `files` resolver, group(5) format.

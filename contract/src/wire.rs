@@ -9,9 +9,15 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 pub use codec::{FRAME_LENGTH_MAX, WireError};
-pub use message::{Enumeration, GroupEntry, Login, Lookup, PasswdEntry, Reply, Request, Verdict};
+pub use message::{GroupEntry, Login, Lookup, PasswdEntry, Reply, Request, Verdict};
 pub use stream::{PeerCredentials, Stream, StreamError};
+
+/// How long the module waits for each step of the daemon in a login. What the daemon allows itself is less, and hosts
+/// wait longer (sshd two minutes).
+pub const STEP: Duration = Duration::from_secs(45);
 
 /// The version that this build speaks. A daemon also speaks the one before.
 pub const VERSION: u16 = 1;

@@ -167,6 +167,27 @@ fn a_recent_file_shadows_the_base_and_readers_are_told() {
     assert!(!second.is_current() && Snapshot::open(directory.path()).unwrap().is_current());
 }
 
+/// As if the daemon had died between the renaming of a recent file and the word to the readers.
+#[test]
+fn a_recent_file_that_was_not_announced_is_another_map() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    publish(directory.path(), BASE_FILE, sample()).unwrap();
+    let mut before = Snapshot::open(directory.path()).unwrap();
+    for _ in 0..2 {
+        assert!(before.is_in(directory.path()));
+        let contents = Contents::changes(Description { built: NOW, ..Description::default() });
+        publish(elsewhere.path(), RECENT_FILE, contents).unwrap();
+        std::fs::rename(elsewhere.path().join(RECENT_FILE), directory.path().join(RECENT_FILE)).unwrap();
+        assert!(before.is_current() && !before.is_in(directory.path()));
+        let after = Snapshot::open(directory.path()).unwrap();
+        assert!(!before.is_same(&after));
+        before = after;
+    }
+    std::fs::remove_file(directory.path().join(RECENT_FILE)).unwrap();
+    assert!(!before.is_in(directory.path()));
+}
+
 #[test]
 fn the_first_of_two_equal_keys_wins() {
     let directory = tempfile::tempdir().unwrap();
@@ -230,6 +251,11 @@ fn what_is_no_map_is_not_opened() {
     symlink(&path, &link).unwrap();
     assert!(matches!(Map::open(&link), Err(MapError::Io(_))), "no symbolic link is followed");
     assert!(matches!(Map::open(Path::new("/dev/null")), Err(MapError::Damaged(_))));
+    assert!(matches!(Map::open(directory.path()), Err(MapError::Damaged(_))));
+    let fifo = directory.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(matches!(Map::open(&fifo), Err(MapError::Damaged(_))), "and nobody waits for its writer");
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_len(path.metadata().unwrap().len() - 8).unwrap();
     assert!(matches!(Map::open(&path), Err(MapError::Damaged(_))));

@@ -21,11 +21,12 @@ pub(crate) enum Outcome {
     Unavailable,
 }
 
-/// Runs the body of an entry point: catches panics, and sets errno together with the status, because glibc looks at
+/// Runs the body of an entry point: catches panics, puts a thread's cancellation off, and sets errno together with the status, because glibc looks at
 /// both. "Unavailable" with errno 0 would read as "no such user", and a stale ERANGE makes glibc grow its buffer
 /// until memory ends.
 pub(crate) fn at_boundary(errnop: *mut c_int, body: impl FnOnce() -> Outcome) -> c_int {
     silence_panics();
+    let cancellation = set_cancellation(PTHREAD_CANCEL_DISABLE);
     // A panic leaves no state behind that matters: what the body shares is atomics, which hold whole values.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         #[cfg(feature = "panic-in-entry-points")]
@@ -33,6 +34,7 @@ pub(crate) fn at_boundary(errnop: *mut c_int, body: impl FnOnce() -> Outcome) ->
         body()
     }))
     .unwrap_or(Outcome::Unavailable);
+    set_cancellation(cancellation);
     let (status, errno) = match outcome {
         Outcome::Success => (NssStatus::Success, 0),
         Outcome::NotFound => (NssStatus::NotFound, libc::ENOENT),
@@ -46,6 +48,21 @@ pub(crate) fn at_boundary(errnop: *mut c_int, body: impl FnOnce() -> Outcome) ->
         unsafe { errnop.write(errno) };
     }
     status as c_int
+}
+
+// bits/pthread.h; the crate libc has neither for Linux.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// Says whether pthread_cancel(3) may end this thread, and returns what held before. It ends a thread by unwinding its
+/// stack from inside read(2) or close(2), which no Rust frame lets through: glibc would abort the program.
+fn set_cancellation(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: both values are ones that the function knows, and it writes an int.
+    unsafe { pthread_setcancelstate(state, &raw mut before) };
+    before
 }
 
 /// The entry points without `errnop` do not fail in glibc's eyes.

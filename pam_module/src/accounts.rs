@@ -8,8 +8,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use privacyidea_contract::paths;
-
 /// The largest passwd entry that is waited for, in bytes.
 const ENTRY_LENGTH_MAX: usize = 1 << 20;
 
@@ -45,18 +43,6 @@ pub(crate) fn own_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The daemon's uid, from /etc/passwd alone: a name service must not be able to say who the daemon is.
-pub(crate) fn daemon_uid() -> Option<u32> {
-    uid_in(&std::fs::read("/etc/passwd").ok()?, paths::DAEMON_USER)
-}
-
-fn uid_in(passwd: &[u8], name: &str) -> Option<u32> {
-    let line = passwd
-        .split(|byte| *byte == b'\n')
-        .find(|line| line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b":")))?;
-    std::str::from_utf8(line.split(|byte| *byte == b':').nth(2)?).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,16 +51,5 @@ mod tests {
     fn the_host_knows_root_and_not_everybody() {
         assert_eq!(uid_of(c"root").unwrap(), Some(0));
         assert_eq!(uid_of(c"no-such-user-here").unwrap(), None);
-    }
-
-    #[test]
-    fn a_uid_is_the_third_field_of_the_line_that_has_just_this_name() {
-        let passwd =
-            b"root:x:0:0::/root:/bin/sh\n_privacyidea2:x:7:7:::\n\xff:x:9:9:::\n_privacyidea:x:998:997:::\n";
-        assert_eq!(uid_in(passwd, "_privacyidea"), Some(998));
-        assert_eq!(uid_in(passwd, "root"), Some(0));
-        assert_eq!(uid_in(passwd, "privacyidea"), None);
-        assert_eq!(uid_in(b"a:x\nb:x:-1:\n", "a"), None);
-        assert_eq!(uid_in(b"a:x\nb:x:-1:\n", "b"), None);
     }
 }

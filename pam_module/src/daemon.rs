@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use privacyidea_contract::paths;
-use privacyidea_contract::wire::Stream;
+use privacyidea_contract::wire::{STEP, Stream};
 
 use crate::accounts;
 use crate::codes::Failure;
@@ -12,8 +12,6 @@ use crate::once::Once;
 
 /// How long connecting may take; only a daemon with a full backlog lets anybody wait.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How long the daemon may take for one step: more than it gives itself (20 seconds), less than hosts wait.
-const STEP: Duration = Duration::from_secs(30);
 
 /// Where the daemon is.
 pub(crate) struct Daemon {
@@ -82,9 +80,7 @@ impl Connection {
     }
 }
 
-/// Believes root, the daemon's user, and the host program's own user (a daemon run by hand, for a test).
 fn check_peer(stream: &Stream) -> Result<(), Failure> {
-    let uid = stream.peer().map_err(|error| Failure::Unavailable(error.to_string()))?.uid;
-    let is_ours = uid == 0 || uid == accounts::own_uid() || Some(uid) == accounts::daemon_uid();
-    if is_ours { Ok(()) } else { Err(Failure::Impostor { uid }) }
+    let peer = stream.peer().map_err(|error| Failure::Unavailable(error.to_string()))?;
+    if peer.is_daemon() { Ok(()) } else { Err(Failure::Impostor { uid: peer.uid }) }
 }

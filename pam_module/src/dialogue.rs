@@ -56,7 +56,11 @@ pub(crate) fn run(
         match stream.receive_reply(Instant::now() + patience).map_err(failure)? {
             Reply::Ask { text, echo } if may_ask => {
                 let answer = Request::Answer(person.ask(&text, echo)?);
-                stream.send_request(&answer, Instant::now() + patience).map_err(failure)?;
+                match stream.send_request(&answer, Instant::now() + patience) {
+                    // A daemon that no longer waited for the answer has said so before it closed.
+                    Ok(()) | Err(StreamError::Closed) => {}
+                    Err(error) => return Err(failure(error)),
+                }
             }
             Reply::Ask { .. } => return Err(Failure::Nonsense("it asks where it may not ask".to_owned())),
             Reply::Tell { text, error } => person.tell(&text, error)?,
@@ -204,6 +208,36 @@ mod tests {
             with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), replies);
         assert_eq!(outcome, Err(Failure::NoAnswer));
         assert!(answers.is_empty());
+    }
+
+    /// Whoever can wait must not be able to turn "you gave no answer" into "there is no daemon", which a stack may let pass.
+    #[test]
+    fn a_person_who_answers_too_late_gave_no_answer() {
+        struct Late(std::sync::mpsc::Receiver<()>);
+        impl Person for Late {
+            fn ask(&self, _: &str, _: bool) -> Result<Secret, NoAnswer> {
+                self.0.recv().unwrap();
+                Ok(Secret::from("123456"))
+            }
+            fn tell(&self, _: &str, _: bool) -> Result<(), NoAnswer> {
+                Ok(())
+            }
+        }
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (gone, late) = std::sync::mpsc::channel();
+        let daemon = thread::spawn(move || {
+            let mut stream = Stream::new(theirs);
+            let deadline = Instant::now() + LONG;
+            stream.receive_request(deadline).unwrap();
+            for reply in [ask("Code: "), Reply::Verdict(Verdict::NoAnswer)] {
+                stream.send_reply(&reply, deadline).unwrap();
+            }
+            drop(stream);
+            gone.send(()).unwrap();
+        });
+        let outcome = run(Phase::Authentication, login(true), &mut Stream::new(ours), &Late(late), LONG);
+        assert_eq!(outcome, Ok(Verdict::NoAnswer));
+        daemon.join().unwrap();
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn login(phase: Phase, transaction: &Transaction<'_>, arguments: &Arguments) -> 
         None
     });
     let (password, may_ask) = match phase {
-        Phase::Authentication => first_pass(transaction, arguments)?,
+        Phase::Authentication => first_pass(transaction, arguments),
         Phase::Account => (None, false),
     };
     Ok(Login {
@@ -87,21 +87,11 @@ fn user<'a>(transaction: &Transaction<'a>) -> Result<&'a CStr, PamError> {
 }
 
 /// The password that an earlier module asked for, and whether the person may be asked.
-fn first_pass(
-    transaction: &Transaction<'_>,
-    arguments: &Arguments,
-) -> Result<(Option<Secret>, bool), PamError> {
+fn first_pass(transaction: &Transaction<'_>, arguments: &Arguments) -> (Option<Secret>, bool) {
     match arguments.first_pass {
-        FirstPass::Unused => Ok((None, true)),
-        FirstPass::Try => Ok((transaction.password(), true)),
-        FirstPass::Use => match transaction.password() {
-            Some(password) => Ok((Some(password), false)),
-            None => {
-                let line = "use_first_pass: no module before this one has asked for a password: refused";
-                transaction.log(priority::ERR, line);
-                Err(PamError::AUTH_ERR)
-            }
-        },
+        FirstPass::Unused => (None, true),
+        FirstPass::Try => (transaction.password(), true),
+        FirstPass::Use => (transaction.password(), false),
     }
 }
 

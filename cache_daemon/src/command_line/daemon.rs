@@ -35,7 +35,7 @@ pub struct Daemon {
     pub program: Option<PathBuf>,
     /// Whether this process is root's.
     pub is_root: bool,
-    /// Where the daemon's own user is looked up.
+    /// The host's own users.
     pub local: LocalFiles,
 }
 
@@ -95,10 +95,8 @@ impl Daemon {
             |error: StreamError| Unconnected::Nobody(format!("{}: {}", path.display(), cause(&error)));
         let stream = Stream::connect(path, CONNECT_TIMEOUT).map_err(nobody)?;
         let peer = stream.peer().map_err(nobody)?;
-        // A secret is about to be said: only to root (systemd holds the socket) or to the daemon.
-        let daemon = self.local.names().ok().and_then(|names| names.uid(paths::DAEMON_USER));
-        let trusted = [Some(0), daemon, Some(rustix::process::geteuid().as_raw())];
-        if trusted.contains(&Some(peer.uid)) {
+        // A secret is about to be said.
+        if peer.is_daemon() {
             return Ok(stream);
         }
         Err(Unconnected::Impostor(format!(

@@ -4,10 +4,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Reply, Request, Stream};
+use privacyidea_contract::wire::{Reply, Request, STEP, Stream};
 
 use super::stop::{Awaited, Stop};
 use crate::authentication::{Conversation, ConversationEnded};
+use crate::settings::SERVER_TIMEOUT_MAX;
 
 /// How long the peer may take to read a reply, or to send the rest of an answer that has begun.
 pub(super) const PEER: Duration = Duration::from_secs(5);
@@ -15,9 +16,11 @@ pub(super) const PEER: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(5 * 60);
 /// How long a login may take altogether, however many questions it has.
 const LOGIN: Duration = Duration::from_secs(10 * 60);
-/// How long a login waits for its turn at the work. Together with the longest `[server] timeout` (15 s) this must stay
-/// below the 30 s that the PAM module waits.
+/// How long a login waits for its turn at the work.
 const TURN: Duration = Duration::from_secs(10);
+/// The longest work between two questions, in seconds: the server, and the state database twice.
+const WORK: u64 = SERVER_TIMEOUT_MAX + 2 * 5;
+const _: () = assert!(TURN.as_secs() + WORK < STEP.as_secs(), "the PAM module would not wait for it");
 
 /// How many logins may be at work at the same time; those that wait for a person do not count.
 pub(super) struct Turns {

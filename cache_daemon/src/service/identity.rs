@@ -3,24 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
-use privacyidea_contract::paths;
+use privacyidea_contract::{DaemonUser, paths};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
-
-/// The daemon's user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DaemonUser {
-    /// User id, never 0.
-    pub(super) uid: u32,
-    /// Its primary group, never 0.
-    pub(super) gid: u32,
-}
 
 /// Why the process may not serve.
 #[derive(Debug)]
 pub(super) enum IdentityError {
-    /// The administrator has to make the user: it is not in the file.
-    NoSuchUser(String),
+    /// The administrator has to make the user: it is not in `/etc/passwd`.
+    NoSuchUser,
     /// The administrator has to start it otherwise: neither root nor the daemon's user.
     WrongUser {
         /// Who started it.
@@ -40,8 +31,8 @@ pub(super) enum IdentityError {
 impl fmt::Display for IdentityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchUser(file) => {
-                write!(f, "the user {} is not in {file}; the package makes it", paths::DAEMON_USER)
+            Self::NoSuchUser => {
+                write!(f, "the user {} is not in /etc/passwd; the package makes it", paths::DAEMON_USER)
             }
             Self::WrongUser { uid } => {
                 write!(f, "started by uid {uid}; only root or {} may start it", paths::DAEMON_USER)
@@ -73,9 +64,7 @@ pub(super) const DIRECTORIES: [(&str, u32); 3] = [
 /// # Errors
 /// Every [`IdentityError`]; the process must end then.
 pub(super) fn assume() -> Result<(), IdentityError> {
-    let file = "/etc/passwd";
-    let passwd = std::fs::read(file).map_err(IdentityError::System)?;
-    let user = find(&passwd, paths::DAEMON_USER).ok_or_else(|| IdentityError::NoSuchUser(file.to_owned()))?;
+    let user = DaemonUser::read().map_err(IdentityError::System)?.ok_or(IdentityError::NoSuchUser)?;
     match rustix::process::geteuid().as_raw() {
         0 => {
             for (path, mode) in DIRECTORIES {
@@ -101,17 +90,6 @@ pub(super) fn keep_memory_secret() -> Result<(), IdentityError> {
     // Changing the user sets this back, so it comes after.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
-}
-
-/// The first entry of that name in a passwd(5) file; none if its ids are root's.
-fn find(passwd: &[u8], name: &str) -> Option<DaemonUser> {
-    let text = String::from_utf8_lossy(passwd);
-    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
-    let mut fields = line.split(':').skip(2);
-    let uid = fields.next()?.parse().ok()?;
-    let gid = fields.next()?.parse().ok()?;
-    let is_usable = |id: u32| id != 0 && id != u32::MAX;
-    (is_usable(uid) && is_usable(gid)).then_some(DaemonUser { uid, gid })
 }
 
 fn become_user(user: DaemonUser) -> Result<(), IdentityError> {
@@ -165,17 +143,6 @@ mod tests {
 
     fn myself() -> DaemonUser {
         DaemonUser { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
-    }
-
-    #[test]
-    fn the_user_is_found_by_its_whole_name_and_never_with_roots_ids() {
-        let passwd = b"root:x:0:0::/root:/bin/sh\n_privacyidea2:x:7:7:::\n_privacyidea:x:120:130::/:/no\n";
-        assert_eq!(find(passwd, "_privacyidea"), Some(DaemonUser { uid: 120, gid: 130 }));
-        for bad in
-            ["", "_privacyidea:x:0:5:::", "_privacyidea:x:5:0:::", "_privacyidea:x", "_privacyidea:x:a:b:::"]
-        {
-            assert_eq!(find(bad.as_bytes(), "_privacyidea"), None, "{bad}");
-        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ mod values;
 pub(crate) use file::distrust;
 pub use file::{Mistake, SettingsError};
 
+/// The longest `[server] timeout` in seconds: whoever logs in waits for it.
+pub const SERVER_TIMEOUT_MAX: u64 = 15;
+
 /// Everything that `/etc/privacyidea-host/config.toml` can say. Each key is in `privacyidea-host.toml(5)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -46,10 +49,16 @@ pub struct Server {
     #[serde(default, deserialize_with = "values::some_path")]
     pub ca_file: Option<PathBuf>,
     /// To connect, TLS included.
-    #[serde(default = "default_connect_timeout", deserialize_with = "values::time::<1, 15, _>")]
+    #[serde(
+        default = "default_connect_timeout",
+        deserialize_with = "values::time::<1, SERVER_TIMEOUT_MAX, _>"
+    )]
     pub connect_timeout: Duration,
-    /// For a whole request; at most 15 seconds, because the daemon itself must answer within 20.
-    #[serde(default = "default_server_timeout", deserialize_with = "values::time::<1, 15, _>")]
+    /// For a whole request; at most [`SERVER_TIMEOUT_MAX`] seconds.
+    #[serde(
+        default = "default_server_timeout",
+        deserialize_with = "values::time::<1, SERVER_TIMEOUT_MAX, _>"
+    )]
     pub timeout: Duration,
     /// Whether users of /etc/passwd are asked of the server too (never root, never system accounts).
     #[serde(default)]

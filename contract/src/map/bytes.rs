@@ -1,7 +1,9 @@
-//! The mapped file: the only `unsafe` code of this crate.
+//! The mapped file.
+
+#![expect(unsafe_code, reason = "the mapping, and atomic loads from it")]
 
 use std::fs::File;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::Mmap;
 
@@ -50,16 +52,14 @@ impl Bytes {
         Some(number.load(ordering))
     }
 
-    /// The number at a byte position; none beyond the end or at a position that is no multiple of eight.
+    /// The number at a byte position; none beyond the end or at a position that is no multiple of four. It is loaded in
+    /// two halves, because not every machine can load 64 bits at once from memory that it may not write to. The one
+    /// number that moves in place is a time, whose upper half does not change before 2106.
     #[inline]
     pub(super) fn u64(&self, at: usize) -> Option<u64> {
-        let field = self.slice(at, 8)?;
-        if at % 8 != 0 {
-            return None;
-        }
-        // SAFETY: as in `load_u32`, with eight bytes; the project builds for machines with 64-bit atomics only.
-        let number = unsafe { AtomicU64::from_ptr(field.as_ptr().cast_mut().cast()) };
-        Some(number.load(Ordering::Relaxed))
+        let halves = [self.u32(at)?.to_ne_bytes(), self.u32(at.checked_add(4)?)?.to_ne_bytes()];
+        let [[a, b, c, d], [e, f, g, h]] = halves;
+        Some(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
     }
 
     /// `length` bytes from a byte position on; none if they are not all inside.

@@ -43,7 +43,7 @@ impl From<std::io::Error> for MapError {
 /// One of the two files, mapped. Lookups take no lock, allocate nothing and make no system call.
 pub struct Map {
     bytes: Bytes,
-    /// Device and inode.
+    /// See [`Map::file`].
     file: (u64, u64),
     seed: u64,
     built: u64,
@@ -72,15 +72,9 @@ impl Map {
         Self::read_header(Bytes::map(&File::from(file))?, (status.st_dev, status.st_ino))
     }
 
-    pub(super) fn is_same_file(&self, other: &Self) -> bool {
-        self.file == other.file
-    }
-
-    /// Whether this is still the file at `path`. Readers that were not told of a newer one (the daemon died after it
-    /// was published) find out so.
-    #[must_use]
-    pub fn is_at(&self, path: &Path) -> bool {
-        stat(path).is_ok_and(|status| (status.st_dev, status.st_ino) == self.file)
+    /// Which file it is: device and inode.
+    pub(super) fn file(&self) -> (u64, u64) {
+        self.file
     }
 
     fn read_header(bytes: Bytes, file: (u64, u64)) -> Result<Self, MapError> {
@@ -279,6 +273,11 @@ impl Map {
             Age::Expired
         }
     }
+}
+
+/// Device and inode of the file at `path`, if there is one.
+pub(super) fn file_at(path: &Path) -> Option<(u64, u64)> {
+    stat(path).ok().map(|status| (status.st_dev, status.st_ino))
 }
 
 pub(super) fn is_same(one: Key<'_>, other: Key<'_>) -> bool {

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::layout::REPLACED;
-use super::reader::{Map, MapError};
+use super::reader::{Map, MapError, file_at};
 use super::view::{Age, Answer, GroupView, GroupsView, PasswdView};
 use super::{BASE_FILE, RECENT_FILE};
 
-/// How often a base is opened again that was replaced meanwhile. It takes a publication each time.
+/// How often the files are opened again that were replaced meanwhile. It takes a publication each time.
 const REOPENINGS: usize = 8;
 
 /// What is known about a key.
@@ -42,14 +42,19 @@ impl Snapshot {
     /// # Errors
     /// The base's; a recent file that is missing or damaged is left out.
     pub fn open(directory: &Path) -> Result<Self, MapError> {
-        let mut base = Map::open(&directory.join(BASE_FILE))?;
-        // Replaced between the opening of the file and now: there is another one already.
+        let mut snapshot = Self::open_once(directory)?;
+        // Published between the opening of the two files and now: they may not belong together.
         for _ in 0..REOPENINGS {
-            if base.superseded() & REPLACED == 0 {
+            if snapshot.is_current() {
                 break;
             }
-            base = Map::open(&directory.join(BASE_FILE))?;
+            snapshot = Self::open_once(directory)?;
         }
+        Ok(snapshot)
+    }
+
+    fn open_once(directory: &Path) -> Result<Self, MapError> {
+        let base = Map::open(&directory.join(BASE_FILE))?;
         // Before the recent file is opened: one published after that moves the number.
         let superseded = base.superseded();
         let recent = Map::open(&directory.join(RECENT_FILE)).ok();
@@ -63,16 +68,21 @@ impl Snapshot {
         self.base.superseded() == self.superseded && self.superseded & REPLACED == 0
     }
 
-    /// Whether both were opened between the same two publications.
+    /// Whether both are the same files, opened between the same two publications.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        self.base.is_same_file(&other.base) && self.superseded == other.superseded
+        let recent = |snapshot: &Self| snapshot.recent.as_ref().map(Map::file);
+        self.base.file() == other.base.file()
+            && recent(self) == recent(other)
+            && self.superseded == other.superseded
     }
 
-    /// Whether the base is still the file in `directory`; a system call.
+    /// Whether these are still the files in `directory`; two system calls. Readers that were not told of newer ones (the
+    /// daemon died after they were published) find out so.
     #[must_use]
     pub fn is_in(&self, directory: &Path) -> bool {
-        self.base.is_at(&directory.join(BASE_FILE))
+        let file = |name| file_at(&directory.join(name));
+        file(BASE_FILE) == Some(self.base.file()) && file(RECENT_FILE) == self.recent.as_ref().map(Map::file)
     }
 
     /// The base.

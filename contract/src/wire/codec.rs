@@ -118,8 +118,7 @@ pub(super) struct Writer(zeroize::Zeroizing<Vec<u8>>);
 
 impl Writer {
     pub(super) fn new(kind: u16, capacity: usize) -> Self {
-        let mut writer =
-            Self(zeroize::Zeroizing::new(Vec::with_capacity(capacity.min(FRAME_LENGTH_MAX) + 64)));
+        let mut writer = Self(zeroize::Zeroizing::new(Vec::with_capacity(capacity + 64)));
         writer.u32(0);
         writer.u16(super::VERSION);
         writer.u16(kind);

@@ -61,15 +61,6 @@ pub enum Lookup {
     Groups(String),
 }
 
-/// Which of the two databases an enumeration walks. Enumeration reads the map only; this type is its selector there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enumeration {
-    /// passwd
-    Passwd,
-    /// group
-    Group,
-}
-
 /// One passwd entry. It has no password; the NSS module shows `*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PasswdEntry {

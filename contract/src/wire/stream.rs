@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use zeroize::Zeroizing;
 
 use super::codec::{FRAME_LENGTH_MAX, WireError};
@@ -79,14 +80,21 @@ impl Stream {
     /// # Errors
     /// Nothing was sent in any case.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Self, StreamError> {
+        let deadline = Instant::now() + timeout;
         let address = SocketAddrUnix::new(path).map_err(std::io::Error::from)?;
         let socket: OwnedFd =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(std::io::Error::from)?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))
-            .map_err(std::io::Error::from)?;
-        rustix::net::connect(&socket, &address).map_err(std::io::Error::from)?;
-        Ok(Self(UnixStream::from(socket)))
+        let socket = UnixStream::from(socket);
+        loop {
+            socket.set_write_timeout(Some(remaining(deadline)?))?;
+            match rustix::net::connect(&socket, &address) {
+                Ok(()) => return Ok(Self(socket)),
+                // A signal while it waited for a place in the backlog; with a timeout it is not restarted.
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(std::io::Error::from(error).into()),
+            }
+        }
     }
 
     /// The peer's credentials.
@@ -142,7 +150,7 @@ impl Stream {
             match rustix::net::send(&self.0, frame, SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(StreamError::Closed),
                 Ok(sent) => frame = &frame[sent..],
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(std::io::Error::from(error).into()),
             }
         }
@@ -177,6 +185,7 @@ impl Stream {
 
 /// SO_PEERCRED through libc: rustix's `UCred` holds the pid as a non-zero integer, which is undefined behaviour for a peer
 /// in another pid namespace, whose pid the kernel gives as 0.
+#[expect(unsafe_code, reason = "the binding of getsockopt")]
 fn peer_credentials(socket: &UnixStream) -> std::io::Result<PeerCredentials> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);

@@ -30,6 +30,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("threads_see_whole_entries_while_maps_change", processes::threads_see_whole_entries_while_maps_change),
     ("children_of_busy_threads_look_up", processes::children_of_busy_threads_look_up),
     ("a_thousand_threads_leave_nothing_open", processes::a_thousand_threads_leave_nothing_open),
+    ("a_cancelled_thread_harms_nobody", processes::a_cancelled_thread_harms_nobody),
     ("loading_and_unloading_with_threads", processes::loading_and_unloading_with_threads),
     ("the_library_is_small_and_needs_only_libc", processes::the_library_is_small_and_needs_only_libc),
 ];

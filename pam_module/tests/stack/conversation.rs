@@ -3,10 +3,10 @@
 use std::thread::JoinHandle;
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Reply, Request, Stream};
+use privacyidea_contract::wire::{Reply, Request, Stream, Verdict};
 
 use crate::application::{Application, NoAnswer, Phase, Style, Talk};
-use crate::harness::{AS_IS, Actor, Stack, granted, soon};
+use crate::harness::{AS_IS, Actor, IGNORED, Stack, granted, soon};
 
 const PAM_SILENT: i32 = 0x8000;
 
@@ -152,9 +152,13 @@ fn use_first_pass_takes_the_password_and_never_asks() {
 }
 
 #[test]
-fn use_first_pass_without_a_password_is_refused_without_a_daemon() {
-    let (code, actor) = Stack::new("use_first_pass").run(Phase::Authenticate, Actor::answering(&["1"]));
-    assert_eq!(code.name(), "PAM_AUTH_ERR");
+fn use_first_pass_without_a_password_is_the_daemons_to_refuse() {
+    let stack = Stack::new("use_first_pass");
+    let daemon = stack.serve_verdict(Verdict::OutOfScope);
+    let (code, actor) = stack.run(Phase::Authenticate, Actor::answering(&["1"]));
+    assert_eq!(code.name(), IGNORED, "it knows who is out of scope");
+    let Request::Login(login) = daemon.join().unwrap() else { panic!("another request") };
+    assert!(login.password.is_none() && !login.may_ask);
     assert!(actor.shown.is_empty());
 }
 
@@ -184,13 +188,15 @@ fn without_such_an_argument_the_earlier_password_is_not_looked_at() {
 
 #[test]
 fn an_answer_never_becomes_the_password_of_later_modules() {
-    let stack = Stack::new("");
-    // The second line is refused, because nobody has set PAM_AUTHTOK.
-    let line = std::fs::read_to_string(stack.directory.path().join("test")).unwrap();
-    let line = line.lines().next().unwrap().replace(AS_IS, "required");
-    std::fs::write(stack.directory.path().join("test"), format!("{line}\n{line} use_first_pass\n")).unwrap();
-    let daemon = serve_question(&stack);
+    let (stack, later) = (Stack::new(""), Stack::new("use_first_pass"));
+    let lines = [&stack, &later].map(|stack| {
+        let file = std::fs::read_to_string(stack.directory.path().join("test")).unwrap();
+        file.lines().next().unwrap().replace(AS_IS, "required")
+    });
+    std::fs::write(stack.directory.path().join("test"), lines.join("\n")).unwrap();
+    let (daemon, later_daemon) = (serve_question(&stack), serve_login(&later, false));
     let (code, _) = stack.run(Phase::Authenticate, Actor::answering(&["123456"]));
-    assert_eq!(code.name(), "PAM_AUTH_ERR");
+    assert_eq!(code.name(), "PAM_SUCCESS");
     assert_eq!(daemon.join().unwrap(), Some(b"123456".to_vec()));
+    assert_eq!(later_daemon.join().unwrap(), (None, false, None), "nobody has set PAM_AUTHTOK");
 }

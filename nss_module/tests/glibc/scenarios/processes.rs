@@ -1,5 +1,7 @@
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
 use std::process::Command;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
@@ -153,6 +155,36 @@ pub(super) fn a_thousand_threads_leave_nothing_open() {
     assert_eq!(open_descriptors(), descriptors);
     passwd_by_name("alice").unwrap();
     assert_eq!(count_in("/proc/self/maps", "lookup-1"), 1);
+}
+
+/// pthread_cancel(3) of a thread that waits for the daemon: the thread ends after its lookup, and nothing else does.
+pub(super) fn a_cancelled_thread_harms_nobody() {
+    extern "C" fn lookup(_: *mut c_void) -> *mut c_void {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let (mut buffer, mut result) = ([0; 1024], ptr::null_mut());
+        let (entry, buffer, length) = (entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len());
+        // SAFETY: valid pointers, and the buffer's length. No frame of this function has anything to drop.
+        unsafe { libc::getpwnam_r(c"carla".as_ptr(), entry, buffer, length, &raw mut result) };
+        ptr::null_mut()
+    }
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let _daemon = FakeDaemon::start(move |_| {
+        asked.send(()).unwrap();
+        None
+    });
+    let descriptors = open_descriptors();
+    let mut thread = 0;
+    // SAFETY: a function of the right type; default attributes.
+    assert_eq!(unsafe { libc::pthread_create(&raw mut thread, ptr::null(), lookup, ptr::null_mut()) }, 0);
+    is_asked.recv().unwrap();
+    // SAFETY: a thread that was not joined yet.
+    assert_eq!(unsafe { libc::pthread_cancel(thread) }, 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::pthread_join(thread, ptr::null_mut()) }, 0);
+    // The daemon keeps its end of the connection.
+    assert_eq!(open_descriptors(), descriptors + 1);
+    publish_base(sample(fresh()));
+    assert_eq!(passwd_by_name("alice"), Ok(Some(user("alice", 2000))));
 }
 
 pub(super) fn loading_and_unloading_with_threads() {
