@@ -18,9 +18,11 @@ const ANSWER: Duration = Duration::from_secs(5 * 60);
 const LOGIN: Duration = Duration::from_secs(10 * 60);
 /// How long a login waits for its turn at the work.
 const TURN: Duration = Duration::from_secs(10);
-/// The longest work between two questions, in seconds: the server, and the state database twice.
-const WORK: u64 = SERVER_TIMEOUT_MAX + 2 * 5;
-const _: () = assert!(TURN.as_secs() + WORK < STEP.as_secs(), "the PAM module would not wait for it");
+// The longest work between two questions, in seconds: the server, and the state database twice.
+const _: () = assert!(
+    TURN.as_secs() + SERVER_TIMEOUT_MAX + 2 * 5 < STEP.as_secs(),
+    "the PAM module would not wait for it"
+);
 
 /// How many logins may be at work at the same time; those that wait for a person do not count.
 pub(super) struct Turns {
