@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use privacyidea_contract::paths;
-use privacyidea_contract::wire::{Stream, Verdict};
+use privacyidea_contract::wire::Stream;
 use sd_notify::NotifyState;
 
 use super::clock::{Clock, SystemClock};
-use super::endpoints::{AuthSocket, LookupSocket, refusal};
+use super::endpoints::{self, AuthSocket, LookupSocket};
 use super::journal::Log;
 use super::refresher::Refresher;
 use super::room::{FIRST_REQUEST, Room};
@@ -85,7 +85,7 @@ pub(super) fn serve(log: &Arc<Log>) -> Result<(), DaemonError> {
     let scope = match Scope::open(Arc::clone(log), Some(since)) {
         Ok(scope) => Arc::new(scope),
         Err(error) => {
-            auth.turn_away();
+            auth.turn_away(&error.to_string());
             return Err(DaemonError::Scope(error));
         }
     };
@@ -124,9 +124,9 @@ impl AuthListener {
         })
     }
 
-    /// Tells those who have connected already that nothing can be decided. Left waiting, they would make systemd start
-    /// the daemon again and again, until it gives the socket up.
-    fn turn_away(self) {
+    /// Tells those who have connected already that nothing can be decided, and root why. Left waiting, they would make
+    /// systemd start the daemon again and again, until it gives the socket up.
+    fn turn_away(self, reason: &str) {
         let deadline = Instant::now() + FIRST_REQUEST;
         if self.listener.set_nonblocking(true).is_err() {
             return;
@@ -135,7 +135,8 @@ impl AuthListener {
             let mut stream = Stream::new(socket);
             // What fails here concerns one peer, who is turned away in any case.
             let _ = stream.receive_request(deadline.min(Instant::now() + TURNED_AWAY)).and_then(|request| {
-                stream.send_reply(&refusal(&request, Verdict::Failed), Instant::now() + TURNED_AWAY)
+                let peer = stream.peer()?;
+                endpoints::turn_away(&mut stream, peer, &request, reason)
             });
         }
     }
