@@ -225,7 +225,7 @@ def test_a_broken_configuration_lets_nobody_in(product, anna):
         assert done.returncode not in (0, 124)
         assert "no-such-key" in done.stderr and "config.toml" in done.stderr
         assert not product.ssh("anna", anna.code()).granted
-        done = product.host.run(f"{PAM_TRANSACTION} --service sshd --user anna --json </dev/null", check=False)
+        done = product.host.run(f"{PAM_TRANSACTION} --service sshd --user anna --json --answers-from-stdin </dev/null", check=False)
         assert "PAM_AUTHINFO_UNAVAIL" in done.stdout, done.stdout + done.stderr
         done = product.host.run("privacyidea-host status", check=False)
         assert done.returncode == 1 and "no-such-key" in done.stderr, done.stderr
