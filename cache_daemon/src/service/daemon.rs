@@ -20,6 +20,7 @@ use super::scope::{Scope, ScopeError};
 use super::signals::{Signal, Signals};
 use super::sockets::{self, Published, SocketError};
 use super::stop::GRACE;
+use super::wake::Reason;
 use super::workers::Workers;
 
 /// Held by the daemon of this host.
@@ -146,7 +147,6 @@ struct Running {
     scope: Arc<Scope>,
     auth: Workers,
     lookup: Workers,
-    refresher: Refresher,
     /// Removed from their paths before the lock is given back.
     published: Vec<Published>,
     lock: OwnedFd,
@@ -162,14 +162,13 @@ impl Running {
         };
         let serve_auth = Box::new(AuthSocket(Arc::clone(&scope)));
         let auth = workers("auth", AUTH_THREADS, Room::new(listener)?, serve_auth)?;
-        let refresher = Refresher::start(Arc::clone(&scope))?;
-        refresher.wait_for_first(FIRST_MAP);
+        Refresher::start(Arc::clone(&scope))?.wait_for_first(FIRST_MAP);
         let (listener, published) =
             sockets::publish(Path::new(paths::LOOKUP_SOCKET)).map_err(DaemonError::Socket)?;
         let serve_lookups = Box::new(LookupSocket(Arc::clone(&scope)));
         let lookup = workers("lookup", LOOKUP_THREADS, Room::new(listener)?, serve_lookups)?;
         let published = ours.into_iter().chain([published]).collect();
-        Ok(Self { scope, auth, lookup, refresher, published, lock })
+        Ok(Self { scope, auth, lookup, published, lock })
     }
 
     /// Waits for signals; tells systemd's watchdog that lookups are looked after.
@@ -193,7 +192,7 @@ impl Running {
             Ok(()) => self.scope.log.info("settings read again"),
             Err(error) => self.scope.log.error(&format!("the settings in force stay: {error}")),
         }
-        self.refresher.refresh_now();
+        self.scope.wake.cause(Reason::Now);
     }
 
     /// Takes nobody in any more and lets running logins come to their end.
