@@ -1,6 +1,5 @@
 //! Carries commands out.
 
-use std::path::Path;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use privacyidea_contract::paths;
@@ -107,9 +106,10 @@ fn status(site: &Site<'_>) -> Answer {
     }))
 }
 
-/// In bytes; 0 if there is no such file.
-fn size(path: &str) -> u64 {
-    std::fs::metadata(Path::new(path)).map_or(0, |metadata| metadata.len())
+/// Of a database with its log, in bytes; 0 if there is none.
+fn size(database: &str) -> u64 {
+    let files = [database.to_owned(), format!("{database}-wal")];
+    files.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|metadata| metadata.len()).sum()
 }
 
 #[cfg(test)]
@@ -147,6 +147,16 @@ mod tests {
         probe.reset();
         assert!(probe.problem(&server, 5).is_some());
         assert_eq!(server.0.load(Ordering::SeqCst), 4);
+    }
+
+    #[test]
+    fn the_log_of_a_database_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("x.db").to_str().unwrap().to_owned();
+        assert_eq!(size(&database), 0);
+        std::fs::write(&database, "four").unwrap();
+        std::fs::write(format!("{database}-wal"), "seven..").unwrap();
+        assert_eq!(size(&database), 11);
     }
 
     #[test]

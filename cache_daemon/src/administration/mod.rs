@@ -265,9 +265,9 @@ pub struct Status {
     pub map: MapStatus,
     /// Local tokens.
     pub tokens: TokenCounts,
-    /// Size of `state.db`, bytes.
+    /// Size of `state.db` with its log, bytes.
     pub state_bytes: u64,
-    /// Size of `cache.db`, bytes.
+    /// Size of `cache.db` with its log, bytes.
     pub cache_bytes: u64,
 }
 
