@@ -12,11 +12,12 @@ pub(super) mod token;
 pub(super) use token::TokenCommand;
 
 /// The exit statuses, for the help and the manual pages.
-pub(super) const EXIT_STATUS: [(&str, &str); 4] = [
+pub(super) const EXIT_STATUS: [(&str, &str); 5] = [
     ("0", "Done."),
     ("1", "Refused, or the answer is no. One sentence on standard error says why and what to do next."),
     ("2", "The command line is wrong."),
     ("3", "The daemon cannot be reached."),
+    ("130", "Ctrl-C or Ctrl-D instead of an answer."),
 ];
 
 /// One-time passwords and users of this host: tokens, users, cache, checks.

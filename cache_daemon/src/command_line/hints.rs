@@ -1,7 +1,7 @@
 //! What to do about a line of the log, by its number. The administrator's guide has the same numbers.
 
 /// Numbers with a hint; `USER` stands for the user's name.
-const HINTS: [(u16, &str); 17] = [
+const HINTS: [(u16, &str); 19] = [
     (10, "Is it the right token, and does it have a PIN? privacyidea-host token list USER"),
     (11, "Each code is good once: wait for the next one."),
     (
@@ -24,6 +24,8 @@ const HINTS: [(u16, &str); 17] = [
     (31, "Look at the server."),
     (32, "Does url in config.toml lead to a privacyIDEA?"),
     (33, "Is ca-file right, and this host's clock? Else somebody stands between."),
+    (40, "Is the disk full? privacyidea-host status; journalctl -u privacyidea-cached"),
+    (41, "Can the users be read? privacyidea-host status"),
     (50, "The person or the program went away before an answer came."),
 ];
 
