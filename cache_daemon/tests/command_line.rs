@@ -231,6 +231,50 @@ fn manual_pages_are_clean_and_completions_are_there() {
     }
 }
 
+#[test]
+fn the_documents_name_only_commands_that_there_are() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let pages = std::fs::read_dir(project.join("docs/man")).unwrap().map(|page| page.unwrap().path());
+    let pages: Vec<_> = pages.collect();
+    pages.iter().for_each(|page| check_manual_page(page));
+    let texts = std::fs::read_dir(project.join("docs")).unwrap().map(|text| text.unwrap().path());
+    let others = ["README.md", "CONTRIBUTING.md", "etc/config.toml"].map(|name| project.join(name));
+    let mut named = 0;
+    for path in pages.into_iter().chain(texts.filter(|path| path.is_file())).chain(others) {
+        let text = std::fs::read_to_string(&path).unwrap().replace("\\-", "-");
+        for (line, words) in
+            text.lines().flat_map(|line| named_commands(line).map(move |words| (line, words)))
+        {
+            let is_there = COMMANDS.iter().any(|(command, _)| **command == words[..]);
+            // What follows a command without subcommands is its argument.
+            let is_argument = COMMANDS.iter().any(|(command, _)| **command == words[..1])
+                && !["token", "user", "cache"].contains(&words[0]);
+            assert!(is_there || is_argument, "{}: {line}", path.display());
+            named += 1;
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+/// The one or two words after the program's name, wherever it stands as something to type.
+fn named_commands(line: &str) -> impl Iterator<Item = Vec<&str>> {
+    line.match_indices("privacyidea-host ").filter_map(move |(at, name)| {
+        let before = line[..at].trim_end();
+        if !(before.is_empty() || before.ends_with(['`', '"', '(', ';', ':', '#', '&'])) {
+            return None;
+        }
+        let mut words = Vec::new();
+        for word in line[at + name.len()..].split(' ').take(2) {
+            let end = word.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(word.len());
+            words.extend(Some(&word[..end]).filter(|word| !word.is_empty()));
+            if end < word.len() {
+                break;
+            }
+        }
+        Some(words).filter(|words| !words.is_empty())
+    })
+}
+
 /// As the archive's own checks do it.
 fn check_manual_page(page: &Path) {
     let mut man = Process::new("man");

@@ -1,7 +1,7 @@
 //! What the processes of privacyidea-host agree on, and nothing else.
 //!
 //! - [`wire`]: the messages on the two sockets (`docs/protocol.md`)
-//! - [`map`]: the lookup map that the daemon publishes and the NSS module reads (`docs/lookup-map.md`)
+//! - [`map`]: the lookup map that the daemon publishes and the NSS module reads (`docs/map-format.md`)
 //! - [`names`]: which names and ids may be believed
 //! - [`DaemonUser`]: who the daemon is
 //! - [`Secret`]: what was typed

@@ -1,4 +1,4 @@
-//! The lookup map: passwd and group entries in files that NSS reads without a system call (`docs/lookup-map.md`).
+//! The lookup map: passwd and group entries in files that NSS reads without a system call (`docs/map-format.md`).
 //!
 //! The daemon fills a [`Contents`] and calls [`publish()`]; a reader keeps a [`Snapshot`] and asks it. Two files make one
 //! map: the base ([`BASE_FILE`], the last full listing) and the recent one ([`RECENT_FILE`], what was learnt or changed
