@@ -7,6 +7,7 @@ from host import wait_for
 
 # Refusals cost seconds on a real host; the throttle has a test of its own.
 SETTINGS = '[lockout]\nthrottle-longest = "0s"\n'
+PAM_TRANSACTION = "/usr/libexec/privacyidea-host/pam-transaction"
 MODULE = "auth [success=done ignore=ignore default=die] pam_privacyidea.so\n"
 
 
@@ -225,6 +226,10 @@ def test_a_broken_configuration_lets_nobody_in(product, anna):
         assert done.returncode not in (0, 124)
         assert "no-such-key" in done.stderr and "config.toml" in done.stderr
         assert not product.ssh("anna", anna.code()).granted
+        done = product.host.run(f"{PAM_TRANSACTION} --service sshd --user anna --json --answers-from-stdin </dev/null", check=False)
+        assert "PAM_AUTHINFO_UNAVAIL" in done.stdout, done.stdout + done.stderr
+        done = product.host.run("privacyidea-host status", check=False)
+        assert done.returncode == 1 and "no-such-key" in done.stderr, done.stderr
     finally:
         product.host.write("/etc/privacyidea-host/config.toml", before)
         product.start()

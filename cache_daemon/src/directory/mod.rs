@@ -91,6 +91,8 @@ pub struct Directory {
     cache: Cache,
     map_directory: PathBuf,
     clock: Box<dyn Clock>,
+    /// Told when [`Directory::refresh_due`] becomes earlier.
+    wake: Box<dyn Fn() + Send + Sync>,
     notices: Notices,
     flights: Flights,
     /// In the order of `resolvers`.
@@ -156,6 +158,7 @@ impl Directory {
             local,
             map_directory: map_directory.to_owned(),
             clock: Box::new(SystemClock),
+            wake: Box::new(|| ()),
             notices: Notices::default(),
             flights: Flights::default(),
             states: Mutex::new(states),
@@ -173,6 +176,13 @@ impl Directory {
     #[must_use]
     pub fn with_clock(mut self, clock: Box<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Whom to tell that [`Self::refresh_due`] has become earlier: a lookup learnt what the map does not know.
+    #[must_use]
+    pub fn with_waker(mut self, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        self.wake = wake;
         self
     }
 
@@ -274,6 +284,7 @@ impl Directory {
         if !changes.is_empty() {
             lock(&self.touched).append(changes);
             self.is_urgent.store(true, Ordering::SeqCst);
+            (self.wake)();
         }
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use privacyidea_contract::paths;
-use privacyidea_contract::wire::{Stream, Verdict};
+use privacyidea_contract::wire::Stream;
 use sd_notify::NotifyState;
 
 use super::clock::{Clock, SystemClock};
-use super::endpoints::{AuthSocket, LookupSocket, refusal};
+use super::endpoints::{self, AuthSocket, LookupSocket};
 use super::journal::Log;
 use super::refresher::Refresher;
 use super::room::{FIRST_REQUEST, Room};
@@ -20,6 +20,7 @@ use super::scope::{Scope, ScopeError};
 use super::signals::{Signal, Signals};
 use super::sockets::{self, Published, SocketError};
 use super::stop::GRACE;
+use super::wake::Reason;
 use super::workers::Workers;
 
 /// Held by the daemon of this host.
@@ -85,7 +86,7 @@ pub(super) fn serve(log: &Arc<Log>) -> Result<(), DaemonError> {
     let scope = match Scope::open(Arc::clone(log), Some(since)) {
         Ok(scope) => Arc::new(scope),
         Err(error) => {
-            auth.turn_away();
+            auth.turn_away(&error.to_string());
             return Err(DaemonError::Scope(error));
         }
     };
@@ -124,9 +125,9 @@ impl AuthListener {
         })
     }
 
-    /// Tells those who have connected already that nothing can be decided. Left waiting, they would make systemd start
-    /// the daemon again and again, until it gives the socket up.
-    fn turn_away(self) {
+    /// Tells those who have connected already that nothing can be decided, and root why. Left waiting, they would make
+    /// systemd start the daemon again and again, until it gives the socket up.
+    fn turn_away(self, reason: &str) {
         let deadline = Instant::now() + FIRST_REQUEST;
         if self.listener.set_nonblocking(true).is_err() {
             return;
@@ -135,7 +136,8 @@ impl AuthListener {
             let mut stream = Stream::new(socket);
             // What fails here concerns one peer, who is turned away in any case.
             let _ = stream.receive_request(deadline.min(Instant::now() + TURNED_AWAY)).and_then(|request| {
-                stream.send_reply(&refusal(&request, Verdict::Failed), Instant::now() + TURNED_AWAY)
+                let peer = stream.peer()?;
+                endpoints::turn_away(&mut stream, peer, &request, reason)
             });
         }
     }
@@ -145,7 +147,6 @@ struct Running {
     scope: Arc<Scope>,
     auth: Workers,
     lookup: Workers,
-    refresher: Refresher,
     /// Removed from their paths before the lock is given back.
     published: Vec<Published>,
     lock: OwnedFd,
@@ -161,14 +162,13 @@ impl Running {
         };
         let serve_auth = Box::new(AuthSocket(Arc::clone(&scope)));
         let auth = workers("auth", AUTH_THREADS, Room::new(listener)?, serve_auth)?;
-        let refresher = Refresher::start(Arc::clone(&scope))?;
-        refresher.wait_for_first(FIRST_MAP);
+        Refresher::start(Arc::clone(&scope))?.wait_for_first(FIRST_MAP);
         let (listener, published) =
             sockets::publish(Path::new(paths::LOOKUP_SOCKET)).map_err(DaemonError::Socket)?;
         let serve_lookups = Box::new(LookupSocket(Arc::clone(&scope)));
         let lookup = workers("lookup", LOOKUP_THREADS, Room::new(listener)?, serve_lookups)?;
         let published = ours.into_iter().chain([published]).collect();
-        Ok(Self { scope, auth, lookup, refresher, published, lock })
+        Ok(Self { scope, auth, lookup, published, lock })
     }
 
     /// Waits for signals; tells systemd's watchdog that lookups are looked after.
@@ -192,7 +192,7 @@ impl Running {
             Ok(()) => self.scope.log.info("settings read again"),
             Err(error) => self.scope.log.error(&format!("the settings in force stay: {error}")),
         }
-        self.refresher.refresh_now();
+        self.scope.wake.cause(Reason::Now);
     }
 
     /// Takes nobody in any more and lets running logins come to their end.

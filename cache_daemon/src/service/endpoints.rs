@@ -35,7 +35,7 @@ impl Serve for AuthSocket {
         // The peer may be gone: whatever fails from here on concerns nobody else.
         let _ = match self.0.attendance.enter(peer.uid, LOGINS_PER_USER, LOGINS_OF_USERS) {
             Some(_place) => authenticate(&self.0, &mut stream, peer, request),
-            None => send(&mut stream, &refusal(&request, Verdict::Unavailable)),
+            None => send(&mut stream, &refusal(&request)),
         };
     }
 }
@@ -72,10 +72,28 @@ pub(super) fn authenticate(
     }
 }
 
-/// The answer to a request that is not looked at.
-pub(super) fn refusal(request: &Request, verdict: Verdict) -> Reply {
+/// Answers a request while nothing can be decided; root's command line hears why.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn turn_away(
+    stream: &mut Stream,
+    peer: PeerCredentials,
+    request: &Request,
+    reason: &str,
+) -> Result<(), StreamError> {
     match request {
-        Request::Login(_) | Request::Account(_) => Reply::Verdict(verdict),
+        Request::Administration(_) if peer.uid == 0 => {
+            send_document(stream, &administration::Answer::Refused { reason: reason.to_owned() })
+        }
+        _ => send(stream, &refusal(request)),
+    }
+}
+
+/// The answer to a request that is not looked at.
+fn refusal(request: &Request) -> Reply {
+    match request {
+        Request::Login(_) | Request::Account(_) => Reply::Verdict(Verdict::Unavailable),
         Request::Administration(_) | Request::Answer(_) => Reply::NotAllowed,
         Request::Lookup(_) | Request::Status => Reply::Unavailable,
     }

@@ -18,6 +18,7 @@ mod scope;
 mod signals;
 mod sockets;
 mod stop;
+mod wake;
 mod workers;
 
 use journal::{Log, SYSLOG_SOCKET};

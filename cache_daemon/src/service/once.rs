@@ -6,11 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use privacyidea_contract::wire::{PeerCredentials, Request, Stream, StreamError, Verdict};
+use privacyidea_contract::wire::{PeerCredentials, Request, Stream, StreamError};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::conversation::PEER;
-use super::endpoints::{authenticate, refusal};
+use super::endpoints::{authenticate, turn_away};
 use super::journal::Log;
 use super::room::FIRST_REQUEST;
 use super::scope::Scope;
@@ -56,8 +55,9 @@ fn respond(
     match Scope::open(Arc::clone(log), None) {
         Ok(scope) => authenticate(&scope, stream, peer, request),
         Err(error) => {
-            log.error(&error.to_string());
-            stream.send_reply(&refusal(&request, Verdict::Failed), Instant::now() + PEER)
+            let reason = error.to_string();
+            log.error(&reason);
+            turn_away(stream, peer, &request, &reason)
         }
     }
 }

@@ -2,20 +2,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use super::clock::Clock;
 use super::scope::Scope;
+use super::wake::Reason;
 
 /// The longest wait at a stretch: the time of day may be changed meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The shortest, so that a directory that is always due does not keep a processor busy.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Ends with the process, or when dropped and the refresh that is going on has ended.
+/// Ends with the process; [`Scope::wake`] wakes it.
 pub(super) struct Refresher {
-    wake: SyncSender<()>,
     first: Receiver<()>,
 }
 
@@ -25,28 +25,22 @@ impl Refresher {
     /// # Errors
     /// No thread can be started.
     pub(super) fn start(scope: Arc<Scope>) -> std::io::Result<Self> {
-        let (wake, woken) = sync_channel(1);
         let (done, first) = sync_channel(1);
         std::thread::Builder::new().name("refresher".to_owned()).spawn(move || {
             refresh(&scope);
             drop(done);
-            while wait_until_due(&scope, &woken) {
+            loop {
+                wait_until_due(&scope);
                 refresh(&scope);
             }
         })?;
-        Ok(Self { wake, first })
+        Ok(Self { first })
     }
 
     /// Waits for the end of the first refresh, however it went, but no longer than `patience`.
     pub(super) fn wait_for_first(&self, patience: Duration) {
         // The sender is only ever dropped.
         let _ = self.first.recv_timeout(patience);
-    }
-
-    /// Does not wait until the refresh is due.
-    pub(super) fn refresh_now(&self) {
-        // Full: somebody has asked already.
-        let _ = self.wake.try_send(());
     }
 }
 
@@ -60,20 +54,13 @@ fn refresh(scope: &Scope) {
     super::daily_copy::make_if_due(&scope.state, scope.clock.now(), &scope.log);
 }
 
-/// False: the service ends.
-fn wait_until_due(scope: &Scope, woken: &Receiver<()>) -> bool {
+fn wait_until_due(scope: &Scope) {
+    let due = || scope.configured().directory.refresh_due(scope.clock.now());
     loop {
-        let now = scope.clock.now();
-        let due = scope.configured().directory.refresh_due(now);
-        let left = Duration::from_secs(due.saturating_sub(now)).clamp(SHORTEST_WAIT, LONGEST_WAIT);
-        match woken.recv_timeout(left) {
-            Ok(()) => return true,
-            Err(RecvTimeoutError::Disconnected) => return false,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        let now = scope.clock.now();
-        if scope.configured().directory.refresh_due(now) <= now {
-            return true;
+        let left = Duration::from_secs(due().saturating_sub(scope.clock.now()));
+        let reason = scope.wake.wait(left.clamp(SHORTEST_WAIT, LONGEST_WAIT));
+        if reason == Reason::Now || due() <= scope.clock.now() {
+            return;
         }
     }
 }

@@ -12,6 +12,7 @@ use super::daily_copy;
 use super::journal::{AuthenticationJournal, Log, SYSLOG_SOCKET};
 use super::room::Attendance;
 use super::stop::Stop;
+use super::wake::{Reason, Wake};
 use crate::administration::{Answer, Command, Probe, Site, execute};
 use crate::authentication::Host;
 use crate::directory::{Directory, DirectoryError, LocalFiles};
@@ -72,6 +73,8 @@ pub(super) struct Scope {
     pub(super) stop: Arc<Stop>,
     pub(super) turns: Turns,
     pub(super) attendance: Attendance,
+    /// For the refresher.
+    pub(super) wake: Arc<Wake>,
     /// None: `--once`.
     running_since: Option<UnixSeconds>,
     probe: Probe,
@@ -87,7 +90,8 @@ impl Scope {
     pub(super) fn open(log: Arc<Log>, running_since: Option<UnixSeconds>) -> Result<Self, ScopeError> {
         let settings = Settings::load(Path::new(paths::SETTINGS)).map_err(ScopeError::Settings)?;
         let state = Arc::new(State::open(Path::new(paths::STATE_DATABASE)).map_err(ScopeError::State)?);
-        let configured = Configured::open(settings, &log)?;
+        let wake = Arc::new(Wake::default());
+        let configured = Configured::open(settings, &log, &wake)?;
         let journal =
             AuthenticationJournal::new(Path::new(SYSLOG_SOCKET), Arc::clone(&state), Arc::clone(&log));
         Ok(Self {
@@ -97,6 +101,7 @@ impl Scope {
             stop: Arc::new(Stop::new().map_err(ScopeError::System)?),
             turns: Turns::new(TURNS),
             attendance: Attendance::default(),
+            wake,
             running_since,
             probe: Probe::default(),
             configured: RwLock::new(Arc::new(configured)),
@@ -115,7 +120,7 @@ impl Scope {
     /// Every [`ScopeError`].
     pub(super) fn reload(&self) -> Result<(), ScopeError> {
         let settings = Settings::load(Path::new(paths::SETTINGS)).map_err(ScopeError::Settings)?;
-        let configured = Arc::new(Configured::open(settings, &self.log)?);
+        let configured = Arc::new(Configured::open(settings, &self.log, &self.wake)?);
         *self.configured.write().unwrap_or_else(PoisonError::into_inner) = configured;
         self.probe.reset();
         Ok(())
@@ -155,14 +160,16 @@ impl Scope {
 }
 
 impl Configured {
-    fn open(settings: Settings, log: &Log) -> Result<Self, ScopeError> {
+    fn open(settings: Settings, log: &Log, wake: &Arc<Wake>) -> Result<Self, ScopeError> {
+        let wake = Arc::clone(wake);
         let directory = Directory::open(
             &settings,
             Path::new(paths::CACHE_DATABASE),
             Path::new(paths::MAP_DIRECTORY),
             LocalFiles::of_this_host(),
         )
-        .map_err(ScopeError::Directory)?;
+        .map_err(ScopeError::Directory)?
+        .with_waker(Box::new(move || wake.cause(Reason::Sooner)));
         let server = settings.server.as_ref().map(|server| Client::new(server, &computer_name()));
         let configured = Self { settings, directory, server };
         configured.write_notices(log);

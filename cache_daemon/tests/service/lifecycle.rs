@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use cache_daemon::administration::Answer;
 use privacyidea_contract::wire::{Reply, Request, Verdict};
 use rustix::process::Signal;
 
@@ -137,7 +138,7 @@ fn a_damaged_state_database_stops_the_start_and_the_copy_brings_it_back() {
     assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
     assert!(text.contains("copy /var/lib/privacyidea-host/state.db.daily to"), "{text}");
     let (mut stream, mut child) = host.once("");
-    assert_eq!(log_in(&mut stream, "carla", CODES[0]), Verdict::Failed);
+    assert_eq!(log_in(&mut stream, "carla", CODES[0]), Verdict::Unavailable);
     assert!(child.wait().unwrap().success());
     std::fs::copy(&copy, &state).unwrap();
     let _daemon = host.daemon();
@@ -211,6 +212,9 @@ fn whoever_woke_a_daemon_that_cannot_serve_hears_of_it() {
     for stream in &mut waiting {
         stream.send_request(&Request::Login(login("carla")), soon()).unwrap();
     }
+    let mut command_line = host.connect_auth();
+    let status = Request::Administration(br#"{"command":"status"}"#.to_vec().into());
+    command_line.send_request(&status, soon()).unwrap();
     let launch = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=auth exec /etc/daemon";
     let status = host
         .command("", &["sh", "-c", launch])
@@ -219,8 +223,12 @@ fn whoever_woke_a_daemon_that_cannot_serve_hears_of_it() {
         .unwrap();
     assert_eq!(status.code(), Some(78));
     for stream in &mut waiting {
-        assert_eq!(answer(stream, CODES[0]).unwrap(), Verdict::Failed);
+        assert_eq!(answer(stream, CODES[0]).unwrap(), Verdict::Unavailable);
     }
+    let Ok(Answer::Refused { reason }) = receive_document(&mut command_line) else {
+        panic!("another answer")
+    };
+    assert!(reason.contains("config.toml") && reason.contains("aftr"), "{reason}");
     // Nothing is left that would make systemd start it again.
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);

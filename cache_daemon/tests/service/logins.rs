@@ -1,5 +1,6 @@
 //! Logins over the socket and over `--once`.
 
+use cache_daemon::administration::{Answer, Command};
 use privacyidea_contract::wire::{Lookup, Reply, Request, Verdict};
 
 use crate::harness::*;
@@ -116,11 +117,18 @@ fn wrong_settings_make_once_fail_and_say_why() {
     host.write_settings("[server]\nurl = \"http://example.org\"\n");
     let (mut stream, mut child) = host.once("");
     stream.send_request(&Request::Login(login("carla")), soon()).unwrap();
-    assert_eq!(answer(&mut stream, CODES[0]).unwrap(), Verdict::Failed);
+    assert_eq!(answer(&mut stream, CODES[0]).unwrap(), Verdict::Unavailable);
     assert!(child.wait().unwrap().success());
     let line = host.syslog_line();
     // daemon.err
     assert!(line.starts_with("<27>") && line.contains("config.toml") && line.contains("url"), "{line}");
+    // Root at the command line reads it there.
+    let (mut stream, mut child) = host.once("");
+    let Answer::Refused { reason } = administrate(&mut stream, &Command::Status) else {
+        panic!("another answer")
+    };
+    assert!(line.ends_with(&reason) && reason.contains("http://example.org"), "{reason}");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

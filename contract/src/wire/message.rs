@@ -143,11 +143,12 @@ pub enum Verdict {
     UnknownUser,
     /// Too many wrong answers; more are not looked at for a while.
     Locked,
-    /// Neither yes nor no: the server that must decide cannot be reached or cannot answer.
+    /// Neither yes nor no: the server that must decide cannot be reached or cannot answer, or the daemon cannot serve
+    /// (its settings are wrong, say).
     Unavailable,
     /// The server cannot be trusted: its certificate is not the expected one.
     Untrusted,
-    /// The daemon itself is at fault: settings or database.
+    /// The daemon serves, but is at fault itself: a database cannot be written, say.
     Failed,
     /// The user is none of our business.
     OutOfScope,

@@ -116,13 +116,19 @@ fn an_unchanged_file_is_not_read_again() {
 #[test]
 fn a_refresh_is_due_at_once_soon_and_later() {
     let place = Place::new();
-    let directory = place.open();
+    let woken = std::sync::Arc::new(AtomicU32::new(0));
+    let waker = std::sync::Arc::clone(&woken);
+    let directory = place.open().with_waker(Box::new(move || {
+        waker.fetch_add(1, Ordering::SeqCst);
+    }));
     assert_eq!(directory.refresh_due(NOW), NOW);
     directory.refresh(NOW);
     assert_eq!(directory.refresh_due(NOW), NOW + NEGATIVE / 2);
     assert_eq!(directory.refresh_due(NOW - 1), NOW - 1, "the clock was set back");
     place.write("passwd", "alice:x:2000:2000:Alice:/home/alice:/bin/zsh\neve:x:2007:2000::/:\n");
+    assert_eq!(woken.load(Ordering::SeqCst), 0);
     assert_eq!(user(&directory, "eve", NOW + NEGATIVE), "eve:2007:2000:");
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
     assert_eq!(directory.refresh_due(NOW), NOW + 1, "a lookup found that something changed");
 }
 
