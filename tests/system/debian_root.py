@@ -47,8 +47,10 @@ CUSTOMIZE = textwrap.dedent(
     : >"$root/etc/fstab"
     chroot "$root" useradd --create-home --shell /bin/bash --groups sudo olaf
     echo olaf:local-password | chroot "$root" chpasswd
-    chroot "$root" systemctl mask apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer \\
-        getty@tty1.service systemd-resolved.service systemd-timesyncd.service >/dev/null 2>&1
+    # The kernel is this machine's: no host loads modules into it.
+    chroot "$root" systemctl mask systemd-modules-load.service apt-daily.timer \\
+        apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer getty@tty1.service systemd-resolved.service \\
+        systemd-timesyncd.service >/dev/null 2>&1
     # From here on the host has no network, and apt needs none: everything is in ./*.deb.
     : >"$root/etc/apt/sources.list"
     rm -f "$root"/etc/apt/sources.list.d/*

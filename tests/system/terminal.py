@@ -85,7 +85,11 @@ class Terminal:
             return False
         try:
             data = os.read(self._leader, 65536)
-        except OSError:  # EIO: nobody has the terminal open any more
+        except OSError:  # EIO: nobody has the terminal open; login(1) of Debian 13 hangs it up and opens it again
+            try:
+                self._process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                return True
             return False
         self.text += data.decode(errors="replace")
         return bool(data)
@@ -99,4 +103,6 @@ class Terminal:
 
 def _controlling_terminal():
     os.setsid()
+    # What starts the command must outlive a login(1) that hangs the terminal up.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

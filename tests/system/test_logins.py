@@ -146,7 +146,8 @@ def test_login_on_a_terminal(product, anna):
     before = host.read("/etc/pam.d/login")
     host.write("/etc/pam.d/login", MODULE + before)
     try:
-        with host.terminal("login anna") as terminal:
+        # As getty does it: login(1) leads the session of its terminal.
+        with host.terminal("exec setsid --ctty --wait login anna") as terminal:
             terminal.answer("One-time code: ?$", anna.code())
             terminal.answer(r"\$ ?$", "id -un; exit")
             terminal.expect("anna\r\n")
