@@ -1,15 +1,15 @@
 //! One question to the resolvers at a time for the same key: whoever comes meanwhile gets the same answer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use privacyidea_contract::wire::{Lookup, Reply};
 
+use super::lock;
+
 /// The questions that are being asked.
 #[derive(Default)]
-pub(super) struct Flights(Mutex<HashMap<Key, Arc<Flight>>>);
-
-type Key = (u8, String);
+pub(super) struct Flights(Mutex<HashMap<Lookup, Arc<Flight>>>);
 
 #[derive(Default)]
 struct Flight {
@@ -20,17 +20,16 @@ struct Flight {
 impl Flights {
     /// Asks, or waits for who is asking the same already.
     pub(super) fn ask(&self, lookup: &Lookup, ask: impl FnOnce() -> Reply) -> Reply {
-        let key = key(lookup);
         let mut flights = lock(&self.0);
-        if let Some(flight) = flights.get(&key).map(Arc::clone) {
+        if let Some(flight) = flights.get(lookup).map(Arc::clone) {
             drop(flights);
             return flight.wait();
         }
         let flight = Arc::new(Flight::default());
-        flights.insert(key.clone(), Arc::clone(&flight));
+        flights.insert(lookup.clone(), Arc::clone(&flight));
         drop(flights);
         // Lands with the answer, and with "unavailable" if `ask` panics, so that nobody waits for ever.
-        let mut landing = Landing { flights: self, key, flight, answer: Reply::Unavailable };
+        let mut landing = Landing { flights: self, lookup, flight, answer: Reply::Unavailable };
         landing.answer = ask();
         landing.answer.clone()
     }
@@ -50,30 +49,16 @@ impl Flight {
 
 struct Landing<'a> {
     flights: &'a Flights,
-    key: Key,
+    lookup: &'a Lookup,
     flight: Arc<Flight>,
     answer: Reply,
 }
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
-        lock(&self.flights.0).remove(&self.key);
+        lock(&self.flights.0).remove(self.lookup);
         *lock(&self.flight.answer) = Some(self.answer.clone());
         self.flight.answered.notify_all();
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn key(lookup: &Lookup) -> Key {
-    match lookup {
-        Lookup::PasswdByName(name) => (1, name.clone()),
-        Lookup::PasswdById(uid) => (2, uid.to_string()),
-        Lookup::GroupByName(name) => (3, name.clone()),
-        Lookup::GroupById(gid) => (4, gid.to_string()),
-        Lookup::Groups(name) => (5, name.clone()),
     }
 }
 
@@ -100,7 +85,7 @@ mod tests {
                 })
             });
             under_way.wait();
-            let flight = Arc::clone(&lock(&flights.0)[&key(&lookup)]);
+            let flight = Arc::clone(&lock(&flights.0)[&lookup]);
             let followers: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(|| {

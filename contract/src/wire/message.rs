@@ -47,7 +47,7 @@ pub struct Login {
 }
 
 /// A question of the NSS module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Lookup {
     /// getpwnam
     PasswdByName(String),
