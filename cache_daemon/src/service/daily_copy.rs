@@ -9,17 +9,35 @@ use super::clock::UnixSeconds;
 use super::journal::Log;
 use crate::store::{State, StoreError};
 
-const DAY: UnixSeconds = 24 * 3600;
+const DAY: UnixSeconds = 24 * HOUR;
+const HOUR: UnixSeconds = 3600;
 
 /// Where the copy is.
 pub(super) fn path() -> String {
     format!("{}.daily", paths::STATE_DATABASE)
 }
 
-/// Makes the copy if there is none, or one of yesterday.
-pub(super) fn make_if_due(state: &State, now: UnixSeconds, log: &Log) {
-    if let Err(error) = make_if_old(state, Path::new(&path()), now) {
-        log.error(&format!("no copy of {}: {error}", paths::STATE_DATABASE));
+/// Makes the copies. What fails is tried, and said, once an hour and not at each refresh.
+#[derive(Default)]
+pub(super) struct DailyCopy {
+    failed: Option<UnixSeconds>,
+}
+
+impl DailyCopy {
+    /// Makes the copy if there is none, or one of yesterday.
+    pub(super) fn make_if_due(&mut self, state: &State, now: UnixSeconds, log: &Log) {
+        self.make(state, Path::new(&path()), now, log);
+    }
+
+    fn make(&mut self, state: &State, path: &Path, now: UnixSeconds, log: &Log) {
+        if self.failed.is_some_and(|failed| now.abs_diff(failed) < HOUR) {
+            return;
+        }
+        self.failed = None;
+        if let Err(error) = make_if_old(state, path, now) {
+            log.error(&format!("no copy of {}: {error}", paths::STATE_DATABASE));
+            self.failed = Some(now);
+        }
     }
 }
 
@@ -49,5 +67,21 @@ mod tests {
         assert!(!make_if_old(&state, &copy, now + DAY / 2).unwrap());
         assert!(make_if_old(&state, &copy, now + 2 * DAY).unwrap());
         assert!(make_if_old(&state, &copy, now - 2 * DAY).unwrap());
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_after_an_hour() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = State::open(&directory.path().join("state.db")).unwrap();
+        let log = Log::to_syslog(&directory.path().join("log"));
+        let copy = directory.path().join("missing/state.db.daily");
+        let mut daily = DailyCopy::default();
+        let now = SystemClock.now();
+        daily.make(&state, &copy, now, &log);
+        std::fs::create_dir(directory.path().join("missing")).unwrap();
+        daily.make(&state, &copy, now + HOUR - 1, &log);
+        assert!(!copy.exists());
+        daily.make(&state, &copy, now + HOUR, &log);
+        assert!(copy.exists());
     }
 }

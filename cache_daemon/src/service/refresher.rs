@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use super::clock::Clock;
+use super::daily_copy::DailyCopy;
 use super::scope::Scope;
 use super::wake::Reason;
 
@@ -27,11 +28,12 @@ impl Refresher {
     pub(super) fn start(scope: Arc<Scope>) -> std::io::Result<Self> {
         let (done, first) = sync_channel(1);
         std::thread::Builder::new().name("refresher".to_owned()).spawn(move || {
-            refresh(&scope);
+            let mut copy = DailyCopy::default();
+            refresh(&scope, &mut copy);
             drop(done);
             loop {
                 wait_until_due(&scope);
-                refresh(&scope);
+                refresh(&scope, &mut copy);
             }
         })?;
         Ok(Self { first })
@@ -44,14 +46,14 @@ impl Refresher {
     }
 }
 
-fn refresh(scope: &Scope) {
+fn refresh(scope: &Scope, copy: &mut DailyCopy) {
     let configured = scope.configured();
     let refreshed = catch_unwind(AssertUnwindSafe(|| configured.directory.refresh(scope.clock.now())));
     if refreshed.is_err() {
         scope.log.error("a fault in the program ended a refresh; the line before says where");
     }
     configured.write_notices(&scope.log);
-    super::daily_copy::make_if_due(&scope.state, scope.clock.now(), &scope.log);
+    copy.make_if_due(&scope.state, scope.clock.now(), &scope.log);
 }
 
 fn wait_until_due(scope: &Scope) {
