@@ -46,7 +46,7 @@ struct Outcome {
 pub fn execute(command: &Command, site: &Site<'_>) -> Answer {
     match command {
         Command::CacheFlush { user } => flush(user.as_deref(), site),
-        Command::CacheList => Answer::Cache { entries: site.directory.list() },
+        Command::CacheList => list(site),
         Command::Status => status(site),
         _ => tokens::execute(command, site.state, site.settings, site.directory, site.clock),
     }
@@ -79,6 +79,13 @@ impl Probe {
 fn flush(user: Option<&str>, site: &Site<'_>) -> Answer {
     match site.directory.flush(user, site.clock.now()) {
         Ok(()) => Answer::Done,
+        Err(error) => Answer::Refused { reason: error.to_string() },
+    }
+}
+
+fn list(site: &Site<'_>) -> Answer {
+    match site.directory.list() {
+        Ok(entries) => Answer::Cache { entries },
         Err(error) => Answer::Refused { reason: error.to_string() },
     }
 }

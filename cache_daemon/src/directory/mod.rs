@@ -186,13 +186,12 @@ impl Directory {
         self
     }
 
-    /// What is cached, by kind and name; empty if the cache cannot be read.
-    #[must_use]
-    pub fn list(&self) -> Vec<CacheRecord> {
-        self.records().unwrap_or_else(|error| {
-            self.notices.state("the user cache", Some(&error.to_string()));
-            Vec::new()
-        })
+    /// What is cached, by kind and name.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Cache`].
+    pub fn list(&self) -> Result<Vec<CacheRecord>, DirectoryError> {
+        self.records().map_err(|error| self.cache_failed(&error))
     }
 
     /// How the resolvers and the map are.

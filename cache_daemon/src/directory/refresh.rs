@@ -189,7 +189,7 @@ impl Directory {
         Ok(Coverage { is_complete: true, fresh_until: all.expires, is_even })
     }
 
-    fn cache_failed(&self, error: &CacheError) -> DirectoryError {
+    pub(super) fn cache_failed(&self, error: &CacheError) -> DirectoryError {
         let sentence = error.to_string();
         self.notices.state("the user cache", Some(&sentence));
         DirectoryError::Cache(sentence)

@@ -138,6 +138,8 @@ fn answers_are_given_even_if_the_cache_is_away() {
     directory.refresh(NOW);
     let notices = directory.take_notices();
     assert!(notices.iter().any(|notice| notice.starts_with("the user cache")), "{notices:?}");
+    let error = directory.list().expect_err("not an empty list");
+    assert!(error.to_string().starts_with("the user cache"), "{error}");
     std::fs::remove_dir(&cache).expect("rmdir");
     directory.refresh(NOW + 30);
     assert_eq!(directory.status().0[0].users, 2);
