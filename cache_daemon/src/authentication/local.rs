@@ -207,6 +207,9 @@ impl Attempt<'_> {
         }
         match accepted {
             Some(serial) => {
+                // The failure that this was not is written first and then undone: where the disk has no room for a
+                // failure there is none for a success either, so no guess is free.
+                self.fail(&mut tokens.clone(), throttle, Finding::Wrong)?;
                 self.succeed(&mut tokens, &serial)?;
                 Ok(Local::Granted { serial })
             }
@@ -260,6 +263,7 @@ impl Attempt<'_> {
             || tokens.iter().any(|token| token.could_be_meant_by(self.answer.expose()))
     }
 
+    /// Writes all tokens, because a failure has been counted on some.
     fn succeed(&self, tokens: &mut [Token], serial: &str) -> Result<(), StoreError> {
         for token in tokens {
             let is_the_one = token.serial == serial;
@@ -268,8 +272,8 @@ impl Attempt<'_> {
             }
             if is_the_one || self.host.settings.lockout.reset_all_user_tokens {
                 token.unlock();
-                self.transaction.put(token)?;
             }
+            self.transaction.put(token)?;
         }
         self.transaction.set_throttle(self.subject.name, self.subject.source, None)
     }

@@ -25,7 +25,7 @@ const NOW: u64 = 1_800_000_000;
 
 /// A host with everything real but the person, the clock, the accounts and the server.
 struct Rig {
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
     settings: Settings,
     state: State,
     clock: FixedClock,
@@ -39,7 +39,7 @@ impl Rig {
         let directory = tempfile::tempdir().unwrap();
         let state = State::open(&directory.path().join("state.db")).unwrap();
         Self {
-            _directory: directory,
+            directory,
             settings: Settings::default(),
             state,
             clock: FixedClock::at(NOW),

@@ -176,3 +176,26 @@ fn many_guesses_at_the_same_instant_are_still_ten() {
     assert_eq!((count(Verdict::Refused), count(Verdict::Locked)), (10, 20));
     assert_eq!(rig.stored("HOTP0001").failcount, 10);
 }
+
+/// A nearly full disk, or a limit on file sizes that a caller of su has set: were there room to write a success down
+/// but not a failure, guesses would be free.
+#[test]
+fn a_success_needs_as_much_room_as_a_failure() {
+    let rig = Rig::new();
+    let codes = (0..10).map(|n| RecoveryCode::from_random(&[n; 10]).hash()).collect();
+    rig.token(hotp_token("HOTP0001", "lena"));
+    rig.token(token("RECOVERY0001", "lena", Credential::RecoveryCodes { unused: codes }));
+    let log = rig.directory.path().join("state.db-wal");
+    let written = |typed: &str, verdict: Verdict| {
+        let before = std::fs::metadata(&log).unwrap().len();
+        assert_eq!(rig.login("lena", typed), verdict);
+        std::fs::metadata(&log).unwrap().len() - before
+    };
+    let failure = written("000000", Verdict::Refused);
+    assert!(failure > 0);
+    // The first clears the throttle, the second finds none.
+    for counter in 0..2 {
+        let success = written(&code(counter), granted("lena"));
+        assert!(success >= failure, "{success} bytes for a success, {failure} for a failure");
+    }
+}
