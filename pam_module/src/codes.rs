@@ -67,7 +67,9 @@ fn columns(outcome: &Outcome) -> (PamError, PamError) {
         Ok(Verdict::Granted { .. }) => (Pam::SUCCESS, Pam::SUCCESS),
         Ok(Verdict::Refused) => (Pam::AUTH_ERR, Pam::PERM_DENIED),
         Ok(Verdict::UnknownUser) => (Pam::USER_UNKNOWN, Pam::USER_UNKNOWN),
-        Ok(Verdict::Locked) => (Pam::MAXTRIES, Pam::PERM_DENIED),
+        // Not PAM_MAXTRIES, which its name suggests: sshd tells a client of it, by offering fewer methods, and so which
+        // names can be locked.
+        Ok(Verdict::Locked) => (Pam::AUTH_ERR, Pam::PERM_DENIED),
         Ok(Verdict::Unavailable) => (Pam::AUTHINFO_UNAVAIL, Pam::AUTHINFO_UNAVAIL),
         Ok(Verdict::Untrusted) => (Pam::SYSTEM_ERR, Pam::SYSTEM_ERR),
         Ok(Verdict::Failed) => (Pam::SERVICE_ERR, Pam::SERVICE_ERR),

@@ -11,7 +11,7 @@ fn every_verdict_becomes_its_code() {
         (granted("root"), "PAM_SUCCESS", "PAM_SUCCESS"),
         (Verdict::Refused, "PAM_AUTH_ERR", "PAM_PERM_DENIED"),
         (Verdict::UnknownUser, "PAM_USER_UNKNOWN", "PAM_USER_UNKNOWN"),
-        (Verdict::Locked, "PAM_MAXTRIES", "PAM_PERM_DENIED"),
+        (Verdict::Locked, "PAM_AUTH_ERR", "PAM_PERM_DENIED"),
         (Verdict::Unavailable, "PAM_AUTHINFO_UNAVAIL", "PAM_AUTHINFO_UNAVAIL"),
         (Verdict::Untrusted, "PAM_SYSTEM_ERR", "PAM_SYSTEM_ERR"),
         (Verdict::Failed, "PAM_SERVICE_ERR", "PAM_SERVICE_ERR"),
