@@ -50,7 +50,10 @@ impl<'a> Subject<'a> {
         // A caller that is not root could invent an address for each guess, or the server's favourite one.
         let rhost = if host.trusted_terminal { login.rhost.as_str() } else { "" };
         let source = if rhost.is_empty() { "local" } else { rhost };
-        let on_the_console = host.trusted_terminal && rhost.is_empty() && is_console(&login.tty);
+        // Not su or sudo: whoever calls them has a session already, and whoever may open a serial line (the group
+        // dialout) can call them on it from afar, as often as they like.
+        let on_the_console =
+            host.trusted_terminal && login.service == "login" && rhost.is_empty() && is_console(&login.tty);
         Ok(Self { name: &login.user, scope, source, rhost, on_the_console })
     }
 

@@ -28,6 +28,17 @@ fn a_locked_user_gets_in_at_the_machine_and_nowhere_else() {
     assert_eq!(run_with(&rig, &at("ssh", "192.0.2.1"), 1), granted("lena"), "the success ended the lock");
 }
 
+/// `su lena < /dev/ttyS0` works for everybody in the group dialout.
+#[test]
+fn somebody_with_a_session_is_not_at_the_console() {
+    for service in ["su", "su-l", "sudo"] {
+        let rig = locked();
+        let login = Login { service: service.into(), ..at("/dev/ttyS0", "") };
+        assert_eq!(run_with(&rig, &login, 0), Verdict::Locked, "{service}");
+        assert_eq!(rig.account(&login), Verdict::Locked, "{service}");
+    }
+}
+
 #[test]
 fn a_caller_that_is_not_root_cannot_claim_the_console() {
     let rig = Rig { trusted_terminal: false, ..locked() };
