@@ -139,7 +139,11 @@ fn administrate(scope: &Scope, stream: &mut Stream, document: &[u8]) -> Result<(
     send_document(stream, &answer)
 }
 
-fn send_document(stream: &mut Stream, answer: &administration::Answer) -> Result<(), StreamError> {
+/// Sends an answer in pieces.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn send_document(stream: &mut Stream, answer: &administration::Answer) -> Result<(), StreamError> {
     // Large enough for every answer with a secret in it, so that growth leaves no copy behind.
     let mut document = Zeroizing::new(Vec::with_capacity(16 * 1024));
     if serde_json::to_writer(&mut *document, answer).is_err() {

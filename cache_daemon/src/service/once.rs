@@ -10,10 +10,11 @@ use privacyidea_contract::wire::{PeerCredentials, Request, Stream, StreamError, 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::conversation::PEER;
-use super::endpoints::{authenticate, refusal};
+use super::endpoints::{authenticate, refusal, send_document};
 use super::journal::Log;
 use super::room::FIRST_REQUEST;
 use super::scope::Scope;
+use crate::administration::Answer;
 
 /// Why the connection was not served to its end.
 #[derive(Debug)]
@@ -57,6 +58,10 @@ fn respond(
         Ok(scope) => authenticate(&scope, stream, peer, request),
         Err(error) => {
             log.error(&error.to_string());
+            // The administrator is at the other end: a command hears the reason as well.
+            if matches!(request, Request::Administration(_)) && peer.uid == 0 {
+                return send_document(stream, &Answer::Refused { reason: error.to_string() });
+            }
             stream.send_reply(&refusal(&request, Verdict::Failed), Instant::now() + PEER)
         }
     }

@@ -1,5 +1,6 @@
 //! Logins over the socket and over `--once`.
 
+use cache_daemon::administration::{Answer, Command};
 use privacyidea_contract::wire::{Lookup, Reply, Request, Verdict};
 
 use crate::harness::*;
@@ -121,6 +122,16 @@ fn wrong_settings_make_once_fail_and_say_why() {
     let line = host.syslog_line();
     // daemon.err
     assert!(line.starts_with("<27>") && line.contains("config.toml") && line.contains("url"), "{line}");
+}
+
+#[test]
+fn wrong_settings_are_said_to_the_administrator() {
+    let host = host();
+    host.write_settings("[sever]\n");
+    let (mut stream, mut child) = host.once("");
+    let Answer::Refused { reason } = administrate(&mut stream, &Command::Status) else { panic!("an answer") };
+    assert!(reason.contains("config.toml") && reason.contains("sever"), "{reason}");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
