@@ -1,4 +1,4 @@
-//! The mapped file: the only `unsafe` code of this crate.
+//! The mapped file: the only `unsafe` code of this crate beside SO_PEERCRED.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
