@@ -134,6 +134,12 @@ fn check_config_says_valid_or_where_the_mistake_is() {
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &answer["answer"]), (Some(1), &json!("refused")));
 
+    let without =
+        write("without.toml", "[server]\nurl = 'https://pi.example'\nca-file = '/nonexistent/ca.pem'\n");
+    let output = program(&["check-config", &without]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("/nonexistent/ca.pem cannot be read"), "{output:?}");
+
     let missing = directory.path().join("missing.toml");
     assert_eq!(program(&["check-config", missing.to_str().unwrap()]).status.code(), Some(1));
 }
@@ -273,6 +279,28 @@ fn named_commands(line: &str) -> impl Iterator<Item = Vec<&str>> {
         }
         Some(words).filter(|words| !words.is_empty())
     })
+}
+
+#[test]
+fn bash_completes_commands_options_and_values() {
+    let script = text(&program(&["completions", "bash"]).stdout);
+    for (typed, expected) in [
+        ("to", "token"),
+        ("token e", "enrol"),
+        ("token enrol --ty", "--type"),
+        ("token enrol --type re", "recovery-codes"),
+        ("test-login --s", "--service"),
+        ("token set-pin --no", "--no-pin"),
+    ] {
+        let press_tab = format!(
+            "{script}\nCOMP_WORDS=(privacyidea-host {typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+             _privacyidea__host privacyidea-host \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"\n\
+             echo \"${{COMPREPLY[@]}}\""
+        );
+        let output = Process::new("bash").args(["-c", &press_tab]).output().unwrap();
+        let offered = text(&output.stdout);
+        assert!(offered.split_whitespace().any(|word| word == expected), "{typed}: {offered}");
+    }
 }
 
 /// As the archive's own checks do it.

@@ -17,7 +17,8 @@ pub(super) fn run(file: Option<&Path>, json: bool, session: &mut Session<'_>) ->
     if file.is_some() && !is_there {
         return Err(Failure::Refused(format!("There is no file {}.", path.display())));
     }
-    Settings::load(&path).map_err(|error| Failure::Refused(error.to_string()))?;
+    let settings = Settings::load(&path)?;
+    note_authorities(&settings, session);
     if json {
         return session.say_json(&json!({ "answer": "valid", "file": path, "exists": is_there }));
     }
@@ -25,5 +26,16 @@ pub(super) fn run(file: Option<&Path>, json: bool, session: &mut Session<'_>) ->
         session.say(format!("{} is valid.", path.display()))
     } else {
         session.say(format!("{} is not there: the defaults are valid.", path.display()))
+    }
+}
+
+/// A file that the daemon reads only when it speaks to the server: until it is there each such login is refused.
+fn note_authorities(settings: &Settings, session: &mut Session<'_>) {
+    let Some(path) = settings.server.as_ref().and_then(|server| server.ca_file.as_ref()) else { return };
+    if let Err(error) = std::fs::File::open(path) {
+        session.note(format!(
+            "privacyidea-host: server.ca-file {} cannot be read: {error}. Until it can, the server is not trusted.",
+            path.display()
+        ));
     }
 }

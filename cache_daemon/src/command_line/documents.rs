@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::{Command, CommandFactory, ValueEnum};
-use clap_complete::Shell;
+use clap_complete::{Generator, Shell};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
@@ -53,9 +53,23 @@ pub fn write(directory: &Path) -> io::Result<()> {
     let completions = directory.join("completions");
     std::fs::create_dir_all(&completions)?;
     for shell in Shell::value_variants() {
-        clap_complete::generate_to(*shell, &mut CommandLine::command(), PROGRAM, &completions)?;
+        let name = shell.file_name(PROGRAM);
+        std::fs::write(completions.join(name), completion(*shell))?;
     }
     Ok(())
+}
+
+/// The completion script for `shell`.
+pub(super) fn completion(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), PROGRAM, &mut script);
+    if shell != Shell::Bash {
+        return script;
+    }
+    // clap_complete 4.6 writes the hyphen of the program's name in two ways into the states of the bash script, so that
+    // nothing is completed after a subcommand (clap-rs/clap#6421).
+    let (wrong, right) = (PROGRAM.replace('-', "__subcmd__"), PROGRAM.replace('-', "__"));
+    String::from_utf8_lossy(&script).replace(&wrong, &right).into_bytes()
 }
 
 fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::settings::SettingsError;
+
 /// Why a command ends early.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -56,6 +58,19 @@ impl Failure {
     }
 }
 
+/// Settings that cannot be used. Only root and the daemon can read the file: a `sudo` was forgotten, most often.
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        let advice = match &error {
+            SettingsError::Unreadable { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+                ". Only root may do this: run it with sudo."
+            }
+            _ => "",
+        };
+        Self::Refused(format!("{error}{advice}"))
+    }
+}
+
 /// A failure to write.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
@@ -66,5 +81,22 @@ impl From<io::Error> for Failure {
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         io::Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_only_root_can_read_ask_for_sudo() {
+        let unreadable = |kind: io::ErrorKind| {
+            let error = SettingsError::Unreadable { path: "/etc/x.toml".into(), error: kind.into() };
+            Failure::from(error).sentence().unwrap()
+        };
+        assert!(
+            unreadable(io::ErrorKind::PermissionDenied).ends_with("Only root may do this: run it with sudo.")
+        );
+        assert!(!unreadable(io::ErrorKind::IsADirectory).contains("sudo"));
     }
 }

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 mod arguments;
 mod cache;
@@ -70,11 +70,7 @@ fn execute(command: &Command, json: bool, session: &mut Session<'_>) -> Result<(
         Command::CheckConfig(arguments) => check_config::run(arguments.file.as_deref(), json, session),
         Command::TestLogin(arguments) => test_login::run(arguments, json, session),
         Command::Log(arguments) => log::run(arguments, json, session),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut CommandLine::command(), documents::PROGRAM, &mut script);
-            Ok(session.output.write_all(&script)?)
-        }
+        Command::Completions { shell } => Ok(session.output.write_all(&documents::completion(*shell))?),
     }
 }
 

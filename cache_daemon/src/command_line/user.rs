@@ -30,11 +30,7 @@ struct UsersFiles {
 }
 
 fn users_files(resolver: Option<&str>, session: &Session<'_>) -> Result<UsersFiles, Failure> {
-    let settings = Settings::load(&session.files.settings).map_err(|error| {
-        Failure::Refused(format!(
-            "{error}. Correct it; `privacyidea-host check-config` says whether it is right."
-        ))
-    })?;
+    let settings = Settings::load(&session.files.settings)?;
     let first_id = settings.cache.first_id;
     for candidate in settings.resolvers.0 {
         let ResolverKind::Files { passwd, group } = candidate.kind;
