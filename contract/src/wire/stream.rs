@@ -60,6 +60,8 @@ impl From<std::io::Error> for StreamError {
 pub struct PeerCredentials {
     /// Effective user id at connect or listen time.
     pub uid: u32,
+    /// Effective group id at that time: in su and sudo, which are set-user-ID only, the group of their caller.
+    pub gid: u32,
     /// Process id; 0 for a peer in another pid namespace.
     pub pid: i32,
 }
@@ -201,7 +203,7 @@ fn peer_credentials(socket: &UnixStream) -> std::io::Result<PeerCredentials> {
         )
     };
     if status == 0 {
-        Ok(PeerCredentials { uid: credentials.uid, pid: credentials.pid })
+        Ok(PeerCredentials { uid: credentials.uid, gid: credentials.gid, pid: credentials.pid })
     } else {
         Err(std::io::Error::last_os_error())
     }
