@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::clock::Clock;
 use super::conversation::{PEER, SocketConversation};
-use super::room::Visitor;
+use super::room::{Share, Visitor};
 use super::scope::Scope;
 use super::workers::Serve;
 use crate::administration::{self, Command};
@@ -20,6 +20,10 @@ use crate::directory::{Account, Accounts};
 const LOGINS_PER_USER: usize = 4;
 /// Logins of all users who are not root together.
 const LOGINS_OF_USERS: usize = 32;
+/// Logins through programs that users of one group have called; many hosts have one group for all users.
+const CALLED_PER_GROUP: usize = 64;
+/// Such logins of all groups together; the rest of the workers is for sshd and login.
+const CALLED: usize = 128;
 /// The longest piece of a document in bytes; with its head it fits a frame.
 const PIECE: usize = 60 * 1024;
 
@@ -33,7 +37,12 @@ impl Serve for AuthSocket {
     fn serve(&self, visitor: Visitor) {
         let Visitor { mut stream, peer, request } = visitor;
         // The peer may be gone: whatever fails from here on concerns nobody else.
-        let _ = match self.0.attendance.enter(peer.uid, LOGINS_PER_USER, LOGINS_OF_USERS) {
+        let share = Share::of(peer);
+        let (each, together) = match share {
+            Share::User(_) => (LOGINS_PER_USER, LOGINS_OF_USERS),
+            Share::Called(_) | Share::Root => (CALLED_PER_GROUP, CALLED),
+        };
+        let _ = match self.0.attendance.enter(share, each, together) {
             Some(_place) => authenticate(&self.0, &mut stream, peer, request),
             None => send(&mut stream, &refusal(&request)),
         };

@@ -219,38 +219,63 @@ impl Waiting {
     }
 }
 
-/// Who is being served, so that no user but root holds more than their share of the workers.
-#[derive(Default)]
-pub(super) struct Attendance(std::sync::Mutex<HashMap<u32, usize>>);
+/// Whose share of the workers a connection takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Share {
+    /// Programs that root runs (sshd, login): always served.
+    Root,
+    /// A user who is not root, by uid.
+    User(u32),
+    /// What users call to become root (su, sudo), by their group: a prompt of it is held open by anybody, as often as
+    /// they like, but set-user-ID leaves the caller's group.
+    Called(u32),
+}
 
-/// A user's place at a worker, given back when dropped.
+impl Share {
+    /// Whose a connection of `peer` is.
+    pub(super) fn of(peer: PeerCredentials) -> Self {
+        match peer {
+            PeerCredentials { uid: 0, gid: 0, .. } => Self::Root,
+            PeerCredentials { uid: 0, gid, .. } => Self::Called(gid),
+            PeerCredentials { uid, .. } => Self::User(uid),
+        }
+    }
+}
+
+/// Who is being served, so that nobody but root holds more than their share of the workers.
+#[derive(Default)]
+pub(super) struct Attendance(std::sync::Mutex<HashMap<Share, usize>>);
+
+/// A place at a worker, given back when dropped.
 pub(super) struct Place<'a> {
     attendance: &'a Attendance,
-    uid: u32,
+    share: Share,
 }
 
 impl Attendance {
-    /// None: the user, or all users who are not root together, have as many places as they may have.
-    pub(super) fn enter(&self, uid: u32, per_user: usize, together: usize) -> Option<Place<'_>> {
+    /// None: the share, or all shares of its kind together, have as many places as they may have.
+    pub(super) fn enter(&self, share: Share, each: usize, together: usize) -> Option<Place<'_>> {
         let mut served = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if uid != 0 {
-            let others: usize = served.iter().filter(|(uid, _)| **uid != 0).map(|(_, count)| *count).sum();
-            if others >= together || served.get(&uid).is_some_and(|count| *count >= per_user) {
+        if share != Share::Root {
+            let kind = std::mem::discriminant(&share);
+            let alike = served.iter().filter(|(share, _)| std::mem::discriminant(*share) == kind);
+            let all: usize = alike.map(|(_, count)| *count).sum();
+            if all >= together || served.get(&share).is_some_and(|count| *count >= each) {
                 return None;
             }
         }
-        *served.entry(uid).or_default() += 1;
-        Some(Place { attendance: self, uid })
+        *served.entry(share).or_default() += 1;
+        Some(Place { attendance: self, share })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut served = self.attendance.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(count) = served.get_mut(&self.uid) {
+        if let Some(count) = served.get_mut(&self.share) {
             *count -= 1;
             if *count == 0 {
-                served.remove(&self.uid);
+                served.remove(&self.share);
             }
         }
     }
@@ -376,13 +401,15 @@ mod tests {
     #[test]
     fn places_at_the_workers_are_shared_out_and_given_back() {
         let attendance = Attendance::default();
-        let first = attendance.enter(1000, 2, 3).unwrap();
-        let _second = attendance.enter(1000, 2, 3).unwrap();
-        assert!(attendance.enter(1000, 2, 3).is_none());
-        let third = attendance.enter(1001, 2, 3).unwrap();
-        assert!(attendance.enter(1002, 2, 3).is_none());
-        assert!(attendance.enter(0, 2, 3).is_some());
+        let enter = |share| attendance.enter(share, 2, 3);
+        let first = enter(Share::User(1000)).unwrap();
+        let _second = enter(Share::User(1000)).unwrap();
+        assert!(enter(Share::User(1000)).is_none());
+        let third = enter(Share::User(1001)).unwrap();
+        assert!(enter(Share::User(1002)).is_none());
+        let _called = enter(Share::Called(1000)).unwrap();
+        let _root: Vec<_> = (0..9).map(|_| enter(Share::Root).unwrap()).collect();
         drop((first, third));
-        assert!(attendance.enter(1000, 2, 3).is_some());
+        assert!(enter(Share::User(1000)).is_some());
     }
 }

@@ -374,6 +374,20 @@ pub(crate) fn as_user<T: Send>(uid: u32, peer: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Runs `peer` in a thread that is root with another group, as set-user-ID programs are.
+pub(crate) fn as_group<T: Send>(gid: u32, peer: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                let id = rustix::process::Gid::from_raw(gid);
+                rustix::thread::set_thread_res_gid(id, id, id).expect("root may");
+                peer()
+            })
+            .join()
+            .expect("the peer's own assertions")
+    })
+}
+
 /// A listening socket where systemd would make it.
 pub(crate) fn systemds_socket(host: &TestHost) -> UnixListener {
     std::fs::create_dir_all(host.path("run/privacyidea-host")).expect("a directory");

@@ -182,3 +182,25 @@ fn more_people_than_turns_may_think_at_the_same_time() {
     }
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
 }
+
+/// su and sudo are root with the group of whoever called them, and anybody may hold any number of their prompts open.
+#[test]
+fn prompts_of_su_leave_workers_for_sshd() {
+    let host = host();
+    let _daemon = host.daemon();
+    host.enrol("carla");
+    let mut held = Vec::new();
+    for group in [1000, 1001, 1002] {
+        as_group(group, || {
+            for _ in 0..70 {
+                let mut stream = host.connect_auth();
+                stream.send_request(&Request::Login(login("bob")), soon()).unwrap();
+                // A prompt, or a refusal; without a thread there is neither.
+                stream.receive_reply(soon()).unwrap();
+                held.push(stream);
+            }
+        });
+    }
+    assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
+    as_group(1003, || assert_eq!(host.log_in("carla", CODES[1]), Verdict::Unavailable));
+}
