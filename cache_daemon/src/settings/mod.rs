@@ -65,7 +65,7 @@ pub struct Server {
     pub local_accounts: bool,
 }
 
-/// How wrong answers are slowed down and stopped. None of it applies on the local console.
+/// How wrong answers are slowed down and stopped. None of it applies to `login` on the local console.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Lockout {

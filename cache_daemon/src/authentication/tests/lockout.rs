@@ -80,6 +80,8 @@ fn guesses_are_slowed_down_per_user_and_source() {
         assert_eq!(rig.login("lena", "000000"), Verdict::Refused);
     }
     assert_eq!(rig.login("lena", &code(0)), Verdict::Locked, "one second has not passed");
+    let event = rig.events.lock().unwrap().pop().unwrap();
+    assert!(event.to_string().starts_with("PIH-AUTH-017 lena: "), "{event}");
     assert_eq!(rig.stored("HOTP0001").failcount, 4, "an attempt that was not looked at does not count");
     let elsewhere = Login { rhost: "198.51.100.1".into(), ..login("lena") };
     assert_eq!(run(&elsewhere, &rig.host(), &mut Script::answers([code(0).as_str()])), granted("lena"));
@@ -96,6 +98,7 @@ fn unknown_names_are_slowed_down_alike() {
         assert_eq!(rig.login("nobody", "000000"), Verdict::UnknownUser);
     }
     assert_eq!(rig.login("nobody", "000000"), Verdict::Locked);
+    assert!(rig.events.lock().unwrap().iter().all(|event| event.user.is_none()));
     assert_eq!(rig.numbers(), [14, 14, 14, 14, 17]);
 }
 
