@@ -1,7 +1,10 @@
 //! Logins over the socket and over `--once`.
 
-use cache_daemon::administration::{Answer, Command};
-use privacyidea_contract::wire::{Lookup, Reply, Request, Verdict};
+use std::io::Write;
+use std::process::Stdio;
+
+use cache_daemon::administration::{Answer, Command, TokenKind};
+use privacyidea_contract::wire::{Login, Lookup, Reply, Request, Verdict};
 
 use crate::harness::*;
 
@@ -143,4 +146,43 @@ fn a_login_without_anybody_to_ask_gets_no_question() {
     stream.send_request(&Request::Login(silent), soon()).unwrap();
     let Reply::Verdict(verdict) = stream.receive_reply(soon()).unwrap() else { panic!("a question") };
     assert_eq!(verdict, granted("carla"));
+}
+
+/// With room for a success and none for a failure, wrong codes would be refused uncounted until the right one lets in.
+#[test]
+fn no_amount_of_room_on_the_disk_makes_guesses_free() {
+    let host = host();
+    let disk = "mount -t tmpfs -o size=1m,mode=755 tmpfs /var/lib";
+    let daemon = host.daemon_after(disk, &["/etc/daemon"], Stdio::null());
+    let serial = host.enrol("carla");
+    let mut codes = enrolment("carla");
+    if let Command::TokenEnrol(enrolment) = &mut codes {
+        enrolment.kind = TokenKind::RecoveryCodes;
+        enrolment.seed = None;
+    }
+    assert!(matches!(host.administrate(&codes), Answer::Enrolled { .. }));
+    let failures = || match host.administrate(&Command::TokenList { user: None }) {
+        Answer::Tokens { tokens } => tokens.iter().find(|token| token.serial == serial).unwrap().failcount,
+        _ => panic!("another answer"),
+    };
+    let log_in = |code: &str, rhost: &str| {
+        let mut stream = host.connect_auth();
+        let request = Login { rhost: rhost.to_owned(), ..login("carla") };
+        stream.send_request(&Request::Login(request), soon()).unwrap();
+        answer(&mut stream, code).unwrap()
+    };
+    let filler = format!("/proc/{}/root/var/lib/filler", daemon.pid().as_raw_nonzero());
+    let mut codes = CODES.iter();
+    for pages in 0..8 {
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        let full = file.metadata().unwrap().len();
+        file.set_len(full - pages * 4096).unwrap();
+        let (before, rhost) = (failures(), format!("192.0.2.{pages}"));
+        let wrong = log_in("000000", &rhost);
+        let is_counted = failures() > before;
+        assert_eq!(wrong, if is_counted { Verdict::Refused } else { Verdict::Failed }, "{pages} pages");
+        let right = log_in(codes.next().unwrap(), &rhost);
+        assert!(is_counted || right != granted("carla"), "guesses are free with {pages} pages left");
+    }
 }
