@@ -69,7 +69,7 @@ mod tests {
     fn root_and_oneself_are_believed_and_nobody_is_not() {
         let own = rustix::process::geteuid().as_raw();
         for (uid, is_daemon) in [(0, true), (own, true), (65534, own == 65534), (u32::MAX, false)] {
-            assert_eq!(PeerCredentials { uid, pid: 1 }.is_daemon(), is_daemon, "{uid}");
+            assert_eq!(PeerCredentials { uid, gid: 0, pid: 1 }.is_daemon(), is_daemon, "{uid}");
         }
     }
 }

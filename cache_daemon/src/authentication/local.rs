@@ -74,7 +74,7 @@ pub(super) fn forget(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) 
                 transaction.put(&token)?;
             }
         }
-        transaction.set_throttle(subject.name, subject.source, None)
+        transaction.set_throttle(subject.name, subject.rhost, None)
     })
 }
 
@@ -83,9 +83,9 @@ pub(super) fn forget(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) 
 pub(super) fn excuse(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {
     let Some(counted) = refusal.throttled.filter(|_| refusal.counted.is_empty()) else { return Ok(()) };
     host.state.change(|transaction| {
-        let before = transaction.throttle(subject.name, subject.source)?;
+        let before = transaction.throttle(subject.name, subject.rhost)?;
         let after = throttle::without_failure(before, counted);
-        transaction.set_throttle(subject.name, subject.source, after)
+        transaction.set_throttle(subject.name, subject.rhost, after)
     })
 }
 
@@ -220,7 +220,7 @@ impl Attempt<'_> {
     /// What the throttle remembers; a failure that lies in the future is moved to now, for good (see
     /// [`tokens_in_our_time`]).
     fn throttle(&self) -> Result<Option<Throttle>, StoreError> {
-        let (name, source) = (self.subject.name, self.subject.source);
+        let (name, source) = (self.subject.name, self.subject.rhost);
         let remembered = self.transaction.throttle(name, source)?;
         let ours = throttle::in_our_time(remembered, self.now);
         if ours != remembered {
@@ -275,7 +275,7 @@ impl Attempt<'_> {
             }
             self.transaction.put(token)?;
         }
-        self.transaction.set_throttle(self.subject.name, self.subject.source, None)
+        self.transaction.set_throttle(self.subject.name, self.subject.rhost, None)
     }
 
     /// Counts a failure: on the open tokens whose PIN was right, or on all open ones if none was (privacyIDEA does the
@@ -302,7 +302,7 @@ impl Attempt<'_> {
         }
         if counts || self.subject.may_be_asked_of_the_server(self.host) {
             let after = throttle::after_failure(throttle, lockout, self.now);
-            self.transaction.set_throttle(self.subject.name, self.subject.source, Some(after))?;
+            self.transaction.set_throttle(self.subject.name, self.subject.rhost, Some(after))?;
             refusal.throttled = Some(after);
         }
         Ok(refusal)

@@ -25,9 +25,7 @@ pub(super) enum Scope {
 pub(super) struct Subject<'a> {
     pub(super) name: &'a str,
     pub(super) scope: Scope,
-    /// Where the attempt comes from: guesses are slowed down per user and source.
-    pub(super) source: &'a str,
-    /// PAM_RHOST for the server.
+    /// PAM_RHOST where it can be believed: told to the server, and guesses are slowed down per user and source.
     pub(super) rhost: &'a str,
     pub(super) on_the_console: bool,
 }
@@ -47,14 +45,14 @@ impl<'a> Subject<'a> {
             (Ok(Account::Unknown), None) => Scope::Unknown,
             (Err(reason), None) => return Err(reason),
         };
-        // A caller that is not root could invent an address for each guess, or the server's favourite one.
+        // A caller that is not root could invent an address for each guess, or the server's favourite one. Empty for a
+        // login on the host itself, which no name in the DNS is.
         let rhost = if host.trusted_terminal { login.rhost.as_str() } else { "" };
-        let source = if rhost.is_empty() { "local" } else { rhost };
         // Not su or sudo: whoever calls them has a session already, and whoever may open a serial line (the group
         // dialout) can call them on it from afar, as often as they like.
         let on_the_console =
             host.trusted_terminal && login.service == "login" && rhost.is_empty() && is_console(&login.tty);
-        Ok(Self { name: &login.user, scope, source, rhost, on_the_console })
+        Ok(Self { name: &login.user, scope, rhost, on_the_console })
     }
 
     pub(super) fn is_known(&self) -> bool {
