@@ -1,8 +1,10 @@
-//! How long a lookup takes (`docs/benchmarks.md`): `cargo bench -p nss-privacyidea --bench lookup [-- USERS...]`.
+//! How long a lookup takes (`docs/benchmarks.md`): `tests/bench nss`, or with
+//! other numbers of users `cargo bench -p nss-privacyidea --bench lookup -- USERS...`.
 //!
 //! The module's functions are called directly, without glibc's walk through nsswitch.conf; then getpwnam_r through
 //! glibc, with this module and with `files` taking turns batch by batch. Runs itself in a mount namespace for each
-//! number of users; wants root or user namespaces. Rows: what, users, minimum, median and maximum over the batches.
+//! number of users; wants root or user namespaces. Rows: what, users, number of batches, and minimum, median and
+//! maximum over them.
 
 use std::ffi::{CStr, CString, c_void};
 use std::fmt::Write;
@@ -51,7 +53,7 @@ fn main() {
     let executable = std::env::current_exe().expect("a path");
     let module = executable.parent().expect("a directory").join("libnss_privacyidea.so");
     symlink(module, library.path().join("libnss_privacyidea.so.2")).expect("a link");
-    println!("{:<44} {:>9} {:>12} {:>12} {:>12} unit", "what", "users", "min", "median", "max");
+    println!("{:<48} {:>9} {:>4} {:>12} {:>12} {:>12} unit", "what", "users", "n", "min", "median", "max");
     let numbers =
         if arguments.is_empty() { vec!["1000".into(), "100000".into(), "1000000".into()] } else { arguments };
     for users in numbers {
@@ -69,7 +71,8 @@ fn main() {
 fn row(what: &str, users: u32, mut samples: Vec<f64>, unit: &str) {
     samples.sort_by(f64::total_cmp);
     let [min, median, max] = [0, samples.len() / 2, samples.len() - 1].map(|index| samples[index]);
-    println!("{what:<44} {users:>9} {min:>12.1} {median:>12.1} {max:>12.1} {unit}");
+    let n = samples.len();
+    println!("{what:<48} {users:>9} {n:>4} {min:>12.1} {median:>12.1} {max:>12.1} {unit}");
 }
 
 fn name(number: u32) -> String {
@@ -141,7 +144,7 @@ fn build(users: u32) {
     }
     row("map: entries made and taken", users, filling, "ms");
     row("map: built, synchronised and published", users, publishing, "ms");
-    row("  of that on the processor", users, processing, "ms");
+    row("map: processor time of building and publishing", users, processing, "ms");
     let length = Path::new(MAP_DIRECTORY).join(BASE_FILE).metadata().expect("a map").len();
     row("map: length", users, vec![length as f64 / 1048576.0], "MiB");
     row("map: peak memory of the process", users, vec![peak_memory()], "MiB");
