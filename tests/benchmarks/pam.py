@@ -5,7 +5,7 @@ socket to the daemon), one with pam_oath, one with pam_permit, which is what lib
 each of our transactions is another user's; pam_oath's file of one user is put back before each of its own, untimed.
 
 First both keep their state in memory (tmpfs), so that the figures are the programs' own; then both keep it on the file
-system of this checkout, where ours waits until the disk has it before the answer is given.
+system of this checkout, and wait until the disk has it.
 """
 
 import json
