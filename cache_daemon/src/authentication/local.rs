@@ -58,16 +58,22 @@ pub(super) fn check(
     let mut tokens = host.state.tokens(Some(subject.name))?;
     tokens.retain(|token| subject.may_use(token));
     let (readings, hashes) = read(&tokens, answer.expose());
-    let local = host.state.change(|transaction| {
+    let attempt = |transaction: &Transaction<'_>| {
         Attempt { subject, host, readings: &readings, answer, origin, now: host.clock.now(), transaction }
             .decide()
-    })?;
+    };
+    // Without a token nothing is granted here, and only the throttle remembers: whoever can pull the plug waits longer.
+    let local = if tokens.is_empty() {
+        host.state.change_without_waiting(attempt)
+    } else {
+        host.state.change(attempt)
+    }?;
     Ok((local, hashes > 0))
 }
 
 /// The server accepted what the tokens refused: there was no failure.
 pub(super) fn forget(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {
-    host.state.change(|transaction| {
+    host.state.change_without_waiting(|transaction| {
         for (serial, _) in &refusal.counted {
             if let Some(mut token) = transaction.token(serial)? {
                 token.failcount = token.failcount.saturating_sub(1);
@@ -82,7 +88,7 @@ pub(super) fn forget(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) 
 /// guess at them.
 pub(super) fn excuse(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {
     let Some(counted) = refusal.throttled.filter(|_| refusal.counted.is_empty()) else { return Ok(()) };
-    host.state.change(|transaction| {
+    host.state.change_without_waiting(|transaction| {
         let before = transaction.throttle(subject.name, subject.rhost)?;
         let after = throttle::without_failure(before, counted);
         transaction.set_throttle(subject.name, subject.rhost, after)

@@ -95,9 +95,28 @@ impl State {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.transact("FULL", work)
+    }
+
+    /// As [`State::change`], but the change is not waited for until it is on the disk: the end of a process never costs
+    /// it, a power cut may. For what nobody could win by pulling the plug.
+    ///
+    /// # Errors
+    /// As [`State::change`].
+    pub fn change_without_waiting<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.transact("NORMAL", work)
+    }
+
+    fn transact<T>(
+        &self,
+        synchronous: &str,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut connection = self.connection();
-        // Each time anew: `audit` asks for less.
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "synchronous", synchronous)?;
         let transaction = Transaction(connection.transaction_with_behavior(TransactionBehavior::Immediate)?);
         let outcome = work(&transaction)?;
         transaction.0.commit()?;
@@ -108,6 +127,15 @@ impl State {
     #[cfg(test)]
     pub(crate) fn refuse_to_grow(&self) {
         self.connection().pragma_update(None, "query_only", "ON").expect("a pragma");
+    }
+
+    /// Whether the last change was waited for until it was on the disk: tests only.
+    #[cfg(test)]
+    pub(crate) fn has_waited(&self) -> bool {
+        let full = 2;
+        let setting: i64 =
+            self.connection().pragma_query_value(None, "synchronous", |row| row.get(0)).expect("a pragma");
+        setting == full
     }
 
     /// A panic while the lock was held left no half-done change: its transaction was rolled back.

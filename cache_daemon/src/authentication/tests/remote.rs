@@ -130,3 +130,15 @@ fn a_pin_alone_does_not_ring_the_telephone_all_night() {
     }
     assert_eq!(rig.login("carla", "pin"), Verdict::Locked);
 }
+
+/// Whoever pulls the plug to be rid of a failure gets a guess at a local token free; at the server's the server counts.
+#[test]
+fn failures_are_waited_for_until_they_are_on_the_disk_where_they_protect_a_token() {
+    let no = || Ok(Answer::Rejected { reason: String::new() });
+    let rig = Rig::with_server([no(), no()]);
+    rig.login("carla", "123456");
+    assert!(!rig.state.has_waited());
+    rig.token(hotp_token("HOTP0001", "carla"));
+    rig.login("carla", "000000");
+    assert!(rig.state.has_waited());
+}

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::{State, StoreError, signed, unsigned};
+use super::{State, StoreError, Transaction, signed, unsigned};
 use crate::administration::AuditRecord;
 use crate::authentication::Event;
 use crate::service::clock::UnixSeconds;
@@ -17,16 +17,16 @@ impl State {
     /// # Errors
     /// [`StoreError::Database`]
     pub fn audit(&self, event: &Event) -> Result<(), StoreError> {
-        let connection = self.connection();
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
-        connection
-            .prepare_cached("INSERT INTO audit (time, user, granted, text) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![signed(event.time), event.user, event.granted, event.to_string()])?;
-        // Ids only grow, so this costs one step down the tree when there is nothing to delete.
-        connection
-            .prepare_cached("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1")?
-            .execute([ROWS_MAX])?;
-        Ok(())
+        self.change_without_waiting(|Transaction(connection)| {
+            connection
+                .prepare_cached("INSERT INTO audit (time, user, granted, text) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![signed(event.time), event.user, event.granted, event.to_string()])?;
+            // Ids only grow, so this costs one step down the tree when there is nothing to delete.
+            connection
+                .prepare_cached("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1")?
+                .execute([ROWS_MAX])?;
+            Ok(())
+        })
     }
 
     /// The latest events, newest first: of one user only, not before `since`, at most `limit`.
@@ -40,10 +40,10 @@ impl State {
         limit: u32,
     ) -> Result<Vec<AuditRecord>, StoreError> {
         let connection = self.connection();
-        let mut select = connection.prepare_cached(
-            "SELECT time, granted, text FROM audit WHERE (?1 IS NULL OR user = ?1) AND time >= ?2
-             ORDER BY id DESC LIMIT ?3",
-        )?;
+        let whose = if user.is_some() { "user = ?1" } else { "?1 IS NULL" };
+        let mut select = connection.prepare_cached(&format!(
+            "SELECT time, granted, text FROM audit WHERE {whose} AND time >= ?2 ORDER BY id DESC LIMIT ?3"
+        ))?;
         let records = select.query_map(params![user, signed(since), limit], |row| {
             Ok(AuditRecord { time: unsigned(row.get(0)?), granted: row.get(1)?, text: row.get(2)? })
         })?;

@@ -43,7 +43,7 @@ impl State {
     /// # Errors
     /// [`StoreError::Database`], [`StoreError::Malformed`]
     pub fn tokens(&self, user: Option<&str>) -> Result<Vec<Token>, StoreError> {
-        read(&self.connection(), "?1 IS NULL OR user = ?1", user)
+        read(&self.connection(), whose(user), user)
     }
 }
 
@@ -167,13 +167,21 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// One condition for both cases would read the whole table for one user.
+fn whose(user: Option<&str>) -> &'static str {
+    if user.is_some() { "user = ?1" } else { "?1 IS NULL" }
+}
+
+fn select(which: &str) -> String {
+    format!("SELECT {COLUMNS} FROM tokens WHERE {which} ORDER BY user, serial")
+}
+
 fn read(
     connection: &rusqlite::Connection,
     which: &str,
     argument: Option<&str>,
 ) -> Result<Vec<Token>, StoreError> {
-    let mut select = connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM tokens WHERE {which} ORDER BY user, serial"))?;
+    let mut select = connection.prepare_cached(&select(which))?;
     let mut rows = select.query([argument])?;
     let mut tokens = Vec::new();
     while let Some(row) = rows.next()? {
@@ -229,4 +237,24 @@ fn codes_of(connection: &rusqlite::Connection, serial: &str) -> Result<Vec<CodeH
     let mut select = connection.prepare_cached("SELECT hash FROM recovery_codes WHERE serial = ?1")?;
     let codes = select.query_map([serial], |row| row.get(0))?;
     Ok(codes.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_users_tokens_are_found_by_an_index() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = State::open(&directory.path().join("state.db")).unwrap();
+        for which in [whose(Some("alice")), "serial = ?1"] {
+            let plan: String = state
+                .connection()
+                .query_row(&format!("EXPLAIN QUERY PLAN {}", select(which)), ["alice"], |row| {
+                    row.get("detail")
+                })
+                .unwrap();
+            assert!(plan.starts_with("SEARCH tokens USING INDEX"), "{which}: {plan}");
+        }
+    }
 }
