@@ -189,7 +189,7 @@ fn lists_are_tables() {
         Command::CacheList => {
             Answer::Cache { entries: ["user", "absent-user"].map(|kind| entry(kind, "bob")).to_vec() }
         }
-        Command::Audit { user, since, limit: 50 }
+        Command::Audit { after: None, user, since, limit: 50 }
             if user.as_deref() == Some("alice") && since == fake_daemon::NOW - 7200 =>
         {
             Answer::Audit { events: vec![event(0, "later"), event(1, "earlier")] }
@@ -207,6 +207,22 @@ TOTP0001  alice  totp  not confirmed  never
     assert_eq!(host.run(&["user", "list"]).output, "NAME  UID   RESOLVER\nbob   5000  files\n");
     let done = host.run(&["log", "alice", "--since", "2h"]);
     assert_eq!(done.output, "2023-11-14 22:13:19  earlier\n2023-11-14 22:13:20  later\n");
+}
+
+#[test]
+fn the_log_is_followed_until_the_reader_has_gone() {
+    let answer = |command| match command {
+        Command::Audit { after: None, limit: 1, .. } => Answer::Audit { events: vec![event(2, "older")] },
+        Command::Audit { after: None, .. } => Answer::Audit { events: vec![event(1, "known")] },
+        Command::Audit { after: Some(999), .. } => Answer::Audit { events: vec![event(0, "new")] },
+        Command::Audit { after: Some(1000), .. } => Answer::Audit { events: Vec::new() },
+        _ => refusal("unexpected"),
+    };
+    let done = Host::new(answer).run(&["log", "--follow"]);
+    assert_eq!(done.output, "2023-11-14 22:13:19  known\n2023-11-14 22:13:20  new\n");
+    let done = Host::new(answer).run(&["log", "-f", "--json"]);
+    let texts: Vec<_> = done.output.lines().map(|line| document(line)["text"].clone()).collect();
+    assert_eq!(texts, [json!("known"), json!("new")]);
 }
 
 #[test]
@@ -281,5 +297,18 @@ fn entry(kind: &str, name: &str) -> CacheRecord {
 }
 
 fn event(seconds_ago: u64, text: &str) -> AuditRecord {
-    AuditRecord { time: fake_daemon::NOW - seconds_ago, granted: false, text: text.to_owned() }
+    AuditRecord {
+        id: 1000 - seconds_ago,
+        time: fake_daemon::NOW - seconds_ago,
+        number: 10,
+        user: text.split([' ', ':']).nth(1).map(str::to_owned),
+        service: "sshd".to_owned(),
+        rhost: String::new(),
+        tty: String::new(),
+        verdict: "refused".to_owned(),
+        method: None,
+        token: None,
+        granted: false,
+        text: text.to_owned(),
+    }
 }

@@ -61,8 +61,10 @@ pub enum Command {
     },
     /// Cached users and groups with their timeouts. Answer: [`Answer::Cache`].
     CacheList,
-    /// The latest logins, newest first. Answer: [`Answer::Audit`].
+    /// The latest logins. Answer: [`Answer::Audit`].
     Audit {
+        /// Only those noted after this one ([`AuditRecord::id`]), oldest first; none: the newest, newest first.
+        after: Option<u64>,
         /// Of this user only.
         user: Option<String>,
         /// Not before this time.
@@ -171,7 +173,7 @@ pub enum Answer {
     },
     /// Logins.
     Audit {
-        /// Newest first.
+        /// In the order that was asked for.
         events: Vec<AuditRecord>,
     },
     /// How the daemon is.
@@ -241,8 +243,26 @@ pub struct CacheRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct AuditRecord {
+    /// Grows from login to login.
+    pub id: u64,
     /// When.
     pub time: UnixSeconds,
+    /// The log line's number.
+    pub number: u16,
+    /// None: nobody whom the host knows.
+    pub user: Option<String>,
+    /// The PAM service.
+    pub service: String,
+    /// From where; empty on the host itself.
+    pub rhost: String,
+    /// The terminal, may be empty.
+    pub tty: String,
+    /// `granted`, `refused`, `locked`, `unavailable`, ...
+    pub verdict: String,
+    /// Who decided: `local-token`, `server`, ...; none: nobody looked at the answer.
+    pub method: Option<String>,
+    /// The serial of the token that let somebody in.
+    pub token: Option<String>,
     /// Whether access was given.
     pub granted: bool,
     /// The line of the log.

@@ -42,7 +42,8 @@ pub fn execute(
         Command::TokenUnlock { serial_or_user } => desk.unlock(serial_or_user),
         Command::TokenSetPin { serial, pin } => desk.set_pin(serial, pin),
         Command::TokenRemove { serial } => desk.remove(serial),
-        Command::Audit { user, since, limit } => desk.audit(user.as_deref(), *since, *limit),
+        Command::Audit { after: Some(id), user, limit, .. } => desk.audit_after(*id, user.as_deref(), *limit),
+        Command::Audit { after: None, user, since, limit } => desk.audit(user.as_deref(), *since, *limit),
         Command::CacheFlush { .. } | Command::CacheList | Command::Status => {
             Err(refuse("this is no command about tokens"))
         }
@@ -218,6 +219,10 @@ impl Desk<'_> {
             true => Ok(Answer::Done),
             false => Err(no_token(serial)),
         }
+    }
+
+    fn audit_after(&self, id: u64, user: Option<&str>, limit: u32) -> Done {
+        Ok(Answer::Audit { events: self.state.audited_after(id, user, limit)? })
     }
 
     fn audit(&self, user: Option<&str>, since: UnixSeconds, limit: u32) -> Done {

@@ -4,7 +4,7 @@ use privacyidea_contract::wire::{Login, Verdict};
 
 use super::local::{Finding, Refusal};
 use super::number::Number;
-use super::{Event, Host, Subject};
+use super::{Event, Host, Method, Subject};
 use crate::service::clock::UnixSeconds;
 use crate::store::StoreError;
 
@@ -12,6 +12,8 @@ pub(super) struct Decision {
     pub(super) verdict: Verdict,
     number: Number,
     text: String,
+    method: Option<Method>,
+    token: Option<String>,
     /// Whether the log may name the user.
     user_is_known: bool,
 }
@@ -26,14 +28,21 @@ impl Decision {
             service: login.service.clone(),
             rhost: login.rhost.clone(),
             tty: login.tty.clone(),
-            granted: self.is_granted(),
             text: self.text,
+            verdict: self.verdict.clone(),
+            method: self.method,
+            token: self.token,
         });
         self.verdict
     }
 
     fn new(verdict: Verdict, number: Number, text: impl Into<String>) -> Self {
-        Self { verdict, number, text: text.into(), user_is_known: true }
+        Self { verdict, number, text: text.into(), method: None, token: None, user_is_known: true }
+    }
+
+    /// Who has decided.
+    fn by(self, method: Method) -> Self {
+        Self { method: Some(method), ..self }
     }
 
     pub(super) fn is_granted(&self) -> bool {
@@ -46,20 +55,16 @@ impl Decision {
     }
 
     pub(super) fn granted_by_token(user: &str, serial: &str) -> Self {
-        Self::new(
-            Verdict::Granted { user: user.to_owned() },
-            Number::GRANTED_BY_TOKEN,
-            format!("granted, token {serial}"),
-        )
+        let text = format!("granted, token {serial}");
+        let granted = Self::new(Verdict::Granted { user: user.to_owned() }, Number::GRANTED_BY_TOKEN, text);
+        Self { token: Some(serial.to_owned()), ..granted.by(Method::LocalToken) }
     }
 
     pub(super) fn granted_by_server(user: &str, serial: Option<&str>) -> Self {
         let token = serial.map_or_else(String::new, |serial| format!(", token {serial}"));
-        Self::new(
-            Verdict::Granted { user: user.to_owned() },
-            Number::GRANTED_BY_SERVER,
-            format!("granted by the server{token}"),
-        )
+        let text = format!("granted by the server{token}");
+        let granted = Self::new(Verdict::Granted { user: user.to_owned() }, Number::GRANTED_BY_SERVER, text);
+        Self { token: serial.map(str::to_owned), ..granted.by(Method::Server) }
     }
 
     pub(super) fn known(user: &str) -> Self {
@@ -80,7 +85,7 @@ impl Decision {
             counted if counted.is_empty() => String::new(),
             counted => format!(" ({})", counted.join(", ")),
         };
-        match &refusal.found {
+        let refused = match &refusal.found {
             Finding::Wrong => {
                 Self::new(Verdict::Refused, Number::WRONG_CODE, format!("refused, wrong code{failures}"))
             }
@@ -97,8 +102,11 @@ impl Decision {
                      it{failures}"
                 ),
             ),
-            Finding::NoToken => Self::new(Verdict::Refused, Number::NO_TOKEN, "refused, has no token"),
-        }
+            Finding::NoToken => {
+                return Self::new(Verdict::Refused, Number::NO_TOKEN, "refused, has no token");
+            }
+        };
+        refused.by(Method::LocalToken)
     }
 
     pub(super) fn unknown_user() -> Self {
@@ -135,6 +143,7 @@ impl Decision {
             Number::REFUSED_BY_SERVER,
             format!("refused by the server{}", quoted(reason)),
         )
+        .by(Method::Server)
     }
 
     pub(super) fn unknown_to_the_server() -> Self {
@@ -143,6 +152,7 @@ impl Decision {
             Number::UNKNOWN_TO_SERVER,
             "refused, the server does not know this user",
         )
+        .by(Method::Server)
     }
 
     pub(super) fn second_step_wanted(message: &str) -> Self {

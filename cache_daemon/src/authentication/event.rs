@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use privacyidea_contract::wire::Verdict;
+
 use crate::service::clock::UnixSeconds;
 
 /// One decision, written for its reader: who, from where, which token, verdict. Never a secret, and never the name of
@@ -22,8 +24,56 @@ pub struct Event {
     pub tty: String,
     /// `granted, token TOTP0001`.
     pub text: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What has decided about the answer; none: nothing looked at it.
+    pub method: Option<Method>,
+    /// The serial of the token that let somebody in, where it is known.
+    pub token: Option<String>,
+}
+
+/// Who decided about an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The tokens of this host.
+    LocalToken,
+    /// The server.
+    Server,
+}
+
+impl Method {
+    /// As it stands in the audit table.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::LocalToken => "local-token",
+            Self::Server => "server",
+        }
+    }
+}
+
+impl Event {
     /// Whether access was given.
-    pub granted: bool,
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        matches!(self.verdict, Verdict::Granted { .. })
+    }
+
+    /// The verdict as it stands in the audit table.
+    #[must_use]
+    pub fn verdict_word(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Granted { .. } => "granted",
+            Verdict::Refused => "refused",
+            Verdict::UnknownUser => "unknown-user",
+            Verdict::Locked => "locked",
+            Verdict::Unavailable => "unavailable",
+            Verdict::Untrusted => "untrusted",
+            Verdict::Failed => "failed",
+            Verdict::OutOfScope => "out-of-scope",
+            Verdict::NoAnswer => "no-answer",
+        }
+    }
 }
 
 impl fmt::Display for Event {

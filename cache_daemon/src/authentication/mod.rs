@@ -20,7 +20,7 @@ mod subject;
 mod throttle;
 
 use decision::Decision;
-pub use event::{Event, Journal};
+pub use event::{Event, Journal, Method};
 use local::Local;
 use subject::{Scope, Subject};
 

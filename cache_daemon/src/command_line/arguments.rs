@@ -126,7 +126,9 @@ pub(super) enum Command {
         Why does alice not get in?\n      \
         privacyidea-host log alice\n  \
         Everything of the last two hours:\n      \
-        privacyidea-host log --since 2h --limit 1000"
+        privacyidea-host log --since 2h --limit 1000\n  \
+        What happens while somebody tries to log in:\n      \
+        privacyidea-host log --follow"
     )]
     Log(Log),
     /// Write a completion script for a shell
@@ -270,6 +272,13 @@ pub(super) struct Log {
     /// At most so many, the newest
     #[arg(long, default_value_t = 50, value_name = "NUMBER")]
     pub limit: u32,
+    /// Go on and show each login as it comes, until Ctrl-C
+    #[arg(
+        long,
+        short,
+        long_help = "Go on and show each login as it comes, until Ctrl-C. With --json one object a line."
+    )]
+    pub follow: bool,
 }
 
 /// When something depends on whether standard output is a terminal.

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
@@ -29,6 +30,9 @@ pub trait Person {
     /// # Errors
     /// The input cannot be read.
     fn line(&mut self) -> io::Result<Option<Zeroizing<String>>>;
+
+    /// Lets time pass. False: whoever read the answer has gone.
+    fn wait(&mut self, time: Duration) -> bool;
 }
 
 /// Standard input and, for prompts, standard error: standard output may be a file.
@@ -52,6 +56,13 @@ impl Person for StandardInput {
 
     fn line(&mut self) -> io::Result<Option<Zeroizing<String>>> {
         read_line(rustix::stdio::stdin())
+    }
+
+    fn wait(&mut self, time: Duration) -> bool {
+        // A reader of a pipe that has gone is always told, whatever is asked for.
+        let mut output = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::empty())];
+        let time = Timespec::try_from(time).expect("a short time");
+        matches!(rustix::event::poll(&mut output, Some(&time)), Ok(0) | Err(Errno::INTR))
     }
 }
 

@@ -80,13 +80,10 @@ fn transaction(
 /// What the daemon has noted since `start`, newest first; None if it cannot be asked.
 fn noted(user: &str, start: u64, session: &Session<'_>) -> Option<Vec<AuditRecord>> {
     // Unknown users are noted without their name.
-    let command = Command::Audit { user: None, since: start, limit: 100 };
+    let command = Command::Audit { after: None, user: None, since: start, limit: 100 };
     let Ok(Answer::Audit { events }) = session.daemon.ask(&command) else { return None };
-    let is_about = |text: &str| {
-        text.split_whitespace().nth(1).is_some_and(|word| word.trim_end_matches(':') == user)
-            || text.contains("(unknown user)")
-    };
-    Some(events.into_iter().filter(|event| is_about(&event.text)).collect())
+    let is_about = |event: &AuditRecord| event.user.as_deref().is_none_or(|name| name == user);
+    Some(events.into_iter().filter(is_about).collect())
 }
 
 fn show(

@@ -107,7 +107,7 @@ impl Journal for AuthenticationJournal {
 const FAULTS: std::ops::Range<u16> = 30..50;
 
 fn severity(event: &Event) -> Severity {
-    if event.granted {
+    if event.is_granted() {
         Severity::Info
     } else if FAULTS.contains(&event.number) {
         Severity::Error
@@ -126,6 +126,7 @@ fn without_forgeries(event: &Event) -> Event {
         rhost: word(&event.rhost),
         tty: word(&event.tty),
         text: printable(&event.text, |_| false),
+        token: event.token.as_ref().map(word),
         ..event.clone()
     }
 }
@@ -201,6 +202,8 @@ fn standard_error_is_the_journal() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use privacyidea_contract::wire::Verdict;
+
     use super::*;
 
     fn event() -> Event {
@@ -212,7 +215,9 @@ mod tests {
             rhost: "192.0.2.7\n<80>evil tty=console".to_owned(),
             tty: "\u{202e}ssh".to_owned(),
             text: "refused".to_owned(),
-            granted: false,
+            verdict: Verdict::Refused,
+            method: None,
+            token: None,
         }
     }
 

@@ -138,6 +138,7 @@ impl Host {
             answers: self.answers.clone().into(),
             lines: self.lines.clone().into(),
             asked: Vec::new(),
+            waits: 3,
         };
         let mut session = Session {
             daemon: Daemon {
@@ -181,6 +182,8 @@ struct Prepared {
     answers: std::collections::VecDeque<String>,
     lines: std::collections::VecDeque<String>,
     asked: Vec<(String, bool)>,
+    /// Until the reader of the answer goes.
+    waits: u32,
 }
 
 impl Person for Prepared {
@@ -195,6 +198,11 @@ impl Person for Prepared {
 
     fn line(&mut self) -> io::Result<Option<Zeroizing<String>>> {
         Ok(self.lines.pop_front().map(Zeroizing::new))
+    }
+
+    fn wait(&mut self, _time: Duration) -> bool {
+        self.waits = self.waits.saturating_sub(1);
+        self.waits > 0
     }
 }
 

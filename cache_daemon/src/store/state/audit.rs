@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::{State, StoreError, Transaction, signed, unsigned};
 use crate::administration::AuditRecord;
-use crate::authentication::Event;
+use crate::authentication::{Event, Method};
 use crate::service::clock::UnixSeconds;
 
 /// So many logins are kept.
@@ -19,8 +19,24 @@ impl State {
     pub fn audit(&self, event: &Event) -> Result<(), StoreError> {
         self.change_without_waiting(|Transaction(connection)| {
             connection
-                .prepare_cached("INSERT INTO audit (time, user, granted, text) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![signed(event.time), event.user, event.granted, event.to_string()])?;
+                .prepare_cached(
+                    "INSERT INTO audit
+                        (time, number, user, service, rhost, tty, verdict, method, token, granted, text)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                )?
+                .execute(params![
+                    signed(event.time),
+                    event.number,
+                    event.user,
+                    event.service,
+                    event.rhost,
+                    event.tty,
+                    event.verdict_word(),
+                    event.method.map(Method::word),
+                    event.token,
+                    event.is_granted(),
+                    event.to_string(),
+                ])?;
             // Ids only grow, so this costs one step down the tree when there is nothing to delete.
             connection
                 .prepare_cached("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1")?
@@ -39,13 +55,51 @@ impl State {
         since: UnixSeconds,
         limit: u32,
     ) -> Result<Vec<AuditRecord>, StoreError> {
-        let connection = self.connection();
         let whose = if user.is_some() { "user = ?1" } else { "?1 IS NULL" };
+        self.select(&format!("{whose} AND time >= ?2 ORDER BY id DESC"), user, signed(since), limit)
+    }
+
+    /// The events after the one of that id, oldest first: of one user only, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]
+    pub fn audited_after(
+        &self,
+        id: u64,
+        user: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        // The ids are few: those since the last question.
+        self.select("(?1 IS NULL OR user = ?1) AND id > ?2 ORDER BY id", user, signed(id), limit)
+    }
+
+    fn select(
+        &self,
+        which: &str,
+        user: Option<&str>,
+        bound: i64,
+        limit: u32,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let connection = self.connection();
         let mut select = connection.prepare_cached(&format!(
-            "SELECT time, granted, text FROM audit WHERE {whose} AND time >= ?2 ORDER BY id DESC LIMIT ?3"
+            "SELECT id, time, number, user, service, rhost, tty, verdict, method, token, granted, text
+             FROM audit WHERE {which} LIMIT ?3"
         ))?;
-        let records = select.query_map(params![user, signed(since), limit], |row| {
-            Ok(AuditRecord { time: unsigned(row.get(0)?), granted: row.get(1)?, text: row.get(2)? })
+        let records = select.query_map(params![user, bound, limit], |row| {
+            Ok(AuditRecord {
+                id: unsigned(row.get("id")?),
+                time: unsigned(row.get("time")?),
+                number: row.get("number")?,
+                user: row.get("user")?,
+                service: row.get("service")?,
+                rhost: row.get("rhost")?,
+                tty: row.get("tty")?,
+                verdict: row.get("verdict")?,
+                method: row.get("method")?,
+                token: row.get("token")?,
+                granted: row.get("granted")?,
+                text: row.get("text")?,
+            })
         })?;
         Ok(records.collect::<Result<_, _>>()?)
     }

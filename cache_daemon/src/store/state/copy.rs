@@ -35,6 +35,8 @@ impl State {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use privacyidea_contract::wire::Verdict;
+
     use super::*;
     use crate::authentication::Event;
 
@@ -47,7 +49,9 @@ mod tests {
             rhost: String::new(),
             tty: String::new(),
             text: "granted".to_owned(),
-            granted: true,
+            verdict: Verdict::Refused,
+            method: None,
+            token: None,
         }
     }
 

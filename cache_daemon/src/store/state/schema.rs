@@ -5,7 +5,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::StoreError;
 
 /// One step a version; a database of version n has had the first n. Never change one that was released.
-const MIGRATIONS: &[&str] = &["
+pub(super) const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE tokens (
         serial TEXT PRIMARY KEY,
         user TEXT NOT NULL,
@@ -43,7 +44,17 @@ const MIGRATIONS: &[&str] = &["
         id INTEGER PRIMARY KEY, time INTEGER NOT NULL, user TEXT, granted INTEGER NOT NULL, text TEXT NOT NULL
     ) STRICT;
     CREATE INDEX audit_by_user ON audit (user, time);
-"];
+",
+    "
+    ALTER TABLE audit ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE audit ADD COLUMN service TEXT NOT NULL DEFAULT '';
+    ALTER TABLE audit ADD COLUMN rhost TEXT NOT NULL DEFAULT '';
+    ALTER TABLE audit ADD COLUMN tty TEXT NOT NULL DEFAULT '';
+    ALTER TABLE audit ADD COLUMN verdict TEXT NOT NULL DEFAULT '';
+    ALTER TABLE audit ADD COLUMN method TEXT;
+    ALTER TABLE audit ADD COLUMN token TEXT;
+",
+];
 
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);

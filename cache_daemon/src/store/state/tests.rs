@@ -2,10 +2,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use privacyidea_contract::Secret;
+use privacyidea_contract::wire::Verdict;
 
 use super::*;
 use crate::administration::TokenKind;
-use crate::authentication::Event;
+use crate::authentication::{Event, Method};
 use crate::tokens::{Algorithm, Credential, Otp, PinHash, PinPosition, RecoveryCode, Resync, Token};
 
 fn token(serial: &str, credential: Credential) -> Token {
@@ -143,7 +144,9 @@ fn the_audit_lists_the_latest_first() {
             rhost: String::new(),
             tty: String::new(),
             text: format!("at {time}"),
-            granted: true,
+            verdict: Verdict::Refused,
+            method: Some(Method::Server),
+            token: Some("PI1".into()),
         };
         state.audit(&event).unwrap();
     }
@@ -153,6 +156,31 @@ fn the_audit_lists_the_latest_first() {
     assert_eq!(times(None, 0, 10), [30, 20, 10]);
     assert_eq!(times(Some("alice"), 0, 1), [30]);
     assert!(times(Some("alice"), 31, 9).is_empty());
+    let after = |id, user| -> Vec<_> {
+        state.audited_after(id, user, 2).unwrap().into_iter().map(|record| record.time).collect()
+    };
+    assert_eq!((after(0, None), after(1, Some("alice"))), (vec![10, 20], vec![30]));
+    let [record] = &state.audited_after(2, None, 9).unwrap()[..] else { panic!("one") };
+    let words = (record.verdict.as_str(), record.method.as_deref(), record.token.as_deref());
+    assert_eq!(words, ("refused", Some("server"), Some("PI1")));
+    assert_eq!((record.number, record.service.as_str(), record.granted), (1, "sshd", false));
+}
+
+#[test]
+fn a_database_of_the_first_version_becomes_todays_and_keeps_what_it_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let first = Connection::open(&path).unwrap();
+    first.execute_batch(schema::MIGRATIONS[0]).unwrap();
+    first
+        .execute("INSERT INTO audit (time, user, granted, text) VALUES (7, 'alice', 1, 'a line')", [])
+        .unwrap();
+    first.pragma_update(None, "user_version", 1).unwrap();
+    drop(first);
+    let state = State::open(&path).unwrap();
+    let [record] = &state.audited(Some("alice"), 0, 9).unwrap()[..] else { panic!("one") };
+    assert_eq!((record.time, record.granted, record.text.as_str()), (7, true, "a line"));
+    assert_eq!((record.number, record.verdict.as_str(), record.method.as_ref()), (0, "", None));
 }
 
 #[test]
@@ -167,7 +195,9 @@ fn the_audit_does_not_wait_for_the_disk() {
         rhost: String::new(),
         tty: String::new(),
         text: String::new(),
-        granted: true,
+        verdict: Verdict::Refused,
+        method: None,
+        token: None,
     };
     state.audit(&event).unwrap();
     assert!(!state.has_waited());
