@@ -3,9 +3,13 @@
 use std::fs::File;
 use std::path::Path;
 
-use rusqlite::params;
+use rusqlite::Connection;
+use rusqlite::backup::Backup;
 
 use super::{State, StoreError};
+
+/// Of a backup at once: it holds nobody up.
+const ALL_PAGES: i32 = -1;
 
 impl State {
     /// Writes a copy of the whole database to `path`, in place of what was there, mode 0600. It is complete and on the
@@ -20,14 +24,32 @@ impl State {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(StoreError::File(error)),
         }
-        // SQLite takes an empty file for the target of VACUUM INTO: so it never has another mode.
+        // SQLite takes an empty file for a database: so it never has another mode.
         std::os::unix::fs::OpenOptionsExt::mode(File::options().write(true).create_new(true), 0o600)
             .open(&beside)
             .map_err(StoreError::File)?;
-        self.connection().execute("VACUUM INTO ?1", params![beside.to_string_lossy()])?;
+        self.back_up(&beside)?;
         let file = File::open(&beside).map_err(StoreError::File)?;
         file.sync_all().map_err(StoreError::File)?;
         std::fs::rename(&beside, path).map_err(StoreError::File)
+    }
+
+    /// SQLite's online backup, on a connection of its own: logins neither wait nor disturb it. It takes damaged pages as
+    /// they are, so the copy is looked at.
+    fn back_up(&self, to: &Path) -> Result<(), StoreError> {
+        let source = Connection::open(self.connection().path().unwrap_or_default())?;
+        let snapshot = source.unchecked_transaction()?;
+        snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        let mut copy = Connection::open(to)?;
+        Backup::new(&snapshot, &mut copy)?.step(ALL_PAGES)?;
+        // Else looking at it would leave a log beside it.
+        copy.pragma_update(None, "journal_mode", "DELETE")?;
+        match copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0))?.as_str() {
+            "ok" => Ok(()),
+            damage => {
+                Err(StoreError::Malformed(format!("the copy is damaged, as it must be itself: {damage}")))
+            }
+        }
     }
 }
 
@@ -81,6 +103,46 @@ mod tests {
         let before = std::fs::read(&copy).unwrap();
         std::fs::create_dir(directory.path().join("copy.new")).unwrap();
         assert!(matches!(state.copy_to(&copy), Err(StoreError::File(_))));
+        assert_eq!(std::fs::read(&copy).unwrap(), before);
+    }
+
+    #[test]
+    fn a_copy_is_made_while_a_login_is_written_down() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = State::open(&directory.path().join("state.db")).unwrap();
+        state.audit(&event(1)).unwrap();
+        let copy = directory.path().join("copy");
+        let other = State::open(&directory.path().join("state.db")).unwrap();
+        other.change(|_| state.copy_to(&copy)).unwrap();
+        assert_eq!(State::open(&copy).unwrap().audited(None, 0, 9).unwrap().len(), 1);
+        let mut files: Vec<_> =
+            std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        files.retain(|name| name.to_string_lossy().contains("new"));
+        assert!(files.is_empty(), "{files:?}");
+    }
+
+    #[test]
+    fn a_damaged_database_replaces_no_good_copy() {
+        use std::os::unix::fs::FileExt;
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let state = State::open(&path).unwrap();
+        for time in 0..500 {
+            state.audit(&event(time)).unwrap();
+        }
+        let copy = directory.path().join("copy");
+        state.copy_to(&copy).unwrap();
+        let before = std::fs::read(&copy).unwrap();
+        // Closed, so that no page is in its log or in memory.
+        drop(state);
+        let pages = std::fs::metadata(&path).unwrap().len() / 4096;
+        let file = File::options().write(true).open(&path).unwrap();
+        for page in pages / 2..pages {
+            file.write_all_at(&[0x5a; 4096], page * 4096).unwrap();
+        }
+        let error = State::open(&path).unwrap().copy_to(&copy).unwrap_err();
+        assert!(matches!(error, StoreError::Malformed(_) | StoreError::Database(_)), "{error}");
         assert_eq!(std::fs::read(&copy).unwrap(), before);
     }
 }
