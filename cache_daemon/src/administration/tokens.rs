@@ -184,7 +184,7 @@ impl Desk<'_> {
     }
 
     fn unlock(&self, serial_or_user: &str) -> Done {
-        let unlocked = self.state.change(|transaction| {
+        let (unlocked, waited) = self.state.change(|transaction| {
             let mut tokens = match transaction.token(serial_or_user)? {
                 Some(token) => vec![token],
                 None => transaction.tokens_of(serial_or_user)?,
@@ -193,11 +193,14 @@ impl Desk<'_> {
                 token.unlock();
                 transaction.put(token)?;
             }
-            Ok(tokens)
+            let user = tokens.first().map_or(serial_or_user, |token| &token.user);
+            let waited = transaction.forget_throttles(user)?;
+            Ok((tokens, waited))
         })?;
-        if unlocked.is_empty() {
+        // Who has no token here may have been slowed down all the same.
+        if unlocked.is_empty() && !waited {
             return Err(refuse(format!(
-                "there is no token {serial_or_user}, and no user of that name has one"
+                "there is no token {serial_or_user}, and no user of that name has one or is slowed down"
             )));
         }
         Ok(Answer::Tokens { tokens: self.records(&unlocked) })

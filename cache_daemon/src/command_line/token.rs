@@ -102,6 +102,9 @@ fn unlock(serial_or_user: &str, json: bool, session: &mut Session<'_>) -> Result
     for token in tokens {
         session.say(printable(&format!("{} of {} is not locked, no failures.", token.serial, token.user)))?;
     }
+    if tokens.is_empty() {
+        session.say(printable(&format!("{serial_or_user} does not have to wait any more.")))?;
+    }
     Ok(())
 }
 

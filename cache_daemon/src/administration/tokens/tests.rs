@@ -1,6 +1,7 @@
 use super::*;
 use crate::administration::PinPosition;
 use crate::service::clock::FixedClock;
+use crate::store::{Throttle, Transaction};
 use crate::tokens::hotp;
 
 const SEED: &str = "gezd gnbv-gy3t qojq gezd gnbv gy3t qojq====";
@@ -136,6 +137,40 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
     }
     assert_eq!(counts(&rig.state, &rig.settings.lockout, 0).unwrap().total, 0);
     rig.enrolled(Enrolment { user: "bob".into(), unknown_user: true, ..enrolment(TokenKind::Totp) });
+}
+
+#[test]
+fn unlocking_ends_the_users_wait_from_everywhere() {
+    let rig = Rig::new();
+    rig.enrolled(Enrolment { seed: Some(SEED.into()), active: true, ..enrolment(TokenKind::Hotp) });
+    let waits = Throttle { failures: 9, last: 1, until: u64::from(u32::MAX) };
+    let places = [("alice", "192.0.2.1"), ("alice", ""), ("bob", "192.0.2.1"), ("carla", "")];
+    let slow_down = || {
+        let all = |transaction: &Transaction<'_>| {
+            places.iter().try_for_each(|(user, source)| transaction.set_throttle(user, source, Some(waits)))
+        };
+        rig.state.change(all).unwrap();
+    };
+    let who_waits = || -> Vec<_> {
+        let waits = |transaction: &Transaction<'_>, (user, source)| {
+            transaction.throttle(user, source).unwrap().is_some()
+        };
+        rig.state.change(|transaction| Ok(places.map(|place| waits(transaction, place)).to_vec())).unwrap()
+    };
+    for (unlocked, still_waits) in [
+        ("alice", [false, false, true, true]),
+        ("HOTP0001", [false, false, true, true]),
+        ("bob", [true, true, false, true]),
+    ] {
+        slow_down();
+        let answer = rig.answer(&Command::TokenUnlock { serial_or_user: unlocked.into() });
+        let Answer::Tokens { tokens } = answer else { panic!("{unlocked}") };
+        assert_eq!(
+            (tokens.len(), who_waits()),
+            (usize::from(unlocked != "bob"), still_waits.to_vec()),
+            "{unlocked}"
+        );
+    }
 }
 
 #[test]

@@ -67,9 +67,10 @@ pub(in crate::command_line) enum TokenCommand {
         privacyidea-host token resync HOTP0003"
     )]
     Resync(Serial),
-    /// End a lock and forget failures
+    /// End a lock and a wait, forget failures
     #[command(
-        long_about = "Ends a lock and sets the count of failures to zero: of one token, or of all of a user's. Root only.",
+        long_about = "Ends a lock and sets the count of failures to zero: of one token, or of all of a user's. The user does \
+        not have to wait either, from wherever they log in. Root only.",
         after_long_help = "Examples:\n  \
         All of alice's:\n      \
         privacyidea-host token unlock alice\n  \

@@ -53,6 +53,14 @@ pub(super) const MIGRATIONS: &[&str] = &[
     ALTER TABLE audit ADD COLUMN verdict TEXT NOT NULL DEFAULT '';
     ALTER TABLE audit ADD COLUMN method TEXT;
     ALTER TABLE audit ADD COLUMN token TEXT;
+    -- What it held is worth a minute's wait. Both keys are salted hashes: of user and source, and of the user.
+    DROP TABLE throttle;
+    CREATE TABLE throttle (
+        key BLOB PRIMARY KEY, user BLOB NOT NULL,
+        failures INTEGER NOT NULL, last INTEGER NOT NULL, until INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX throttle_by_age ON throttle (last);
+    CREATE INDEX throttle_by_user ON throttle (user);
 ",
 ];
 

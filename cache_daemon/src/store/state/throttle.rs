@@ -26,7 +26,7 @@ impl Transaction<'_> {
     /// # Errors
     /// [`StoreError::Database`]
     pub fn throttle(&self, user: &str, source: &str) -> Result<Option<Throttle>, StoreError> {
-        let key = self.throttle_key(user, source)?;
+        let key = self.salted([user, source])?;
         let mut select =
             self.0.prepare_cached("SELECT failures, last, until FROM throttle WHERE key = ?1")?;
         Ok(select
@@ -50,14 +50,20 @@ impl Transaction<'_> {
         source: &str,
         throttle: Option<Throttle>,
     ) -> Result<(), StoreError> {
-        let key = self.throttle_key(user, source)?;
+        let key = self.salted([user, source])?;
         let Some(throttle) = throttle else {
             self.0.execute("DELETE FROM throttle WHERE key = ?1", [key])?;
             return Ok(());
         };
         self.0.execute(
-            "INSERT OR REPLACE INTO throttle VALUES (?1, ?2, ?3, ?4)",
-            params![key, throttle.failures, signed(throttle.last), signed(throttle.until)],
+            "INSERT OR REPLACE INTO throttle VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                key,
+                self.salted([user])?,
+                throttle.failures,
+                signed(throttle.last),
+                signed(throttle.until)
+            ],
         )?;
         self.0.execute(
             "DELETE FROM throttle WHERE key IN
@@ -67,10 +73,24 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    fn throttle_key(&self, user: &str, source: &str) -> Result<[u8; 32], StoreError> {
+    /// Forgets what is remembered of `user`, from wherever. Says whether there was anything.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]
+    pub fn forget_throttles(&self, user: &str) -> Result<bool, StoreError> {
+        let key = self.salted([user])?;
+        Ok(self.0.execute("DELETE FROM throttle WHERE user = ?1", [key])? > 0)
+    }
+
+    fn salted<const N: usize>(&self, texts: [&str; N]) -> Result<[u8; 32], StoreError> {
         let salt: Vec<u8> =
             self.0.query_row("SELECT value FROM salts WHERE name = 'throttle'", [], |row| row.get(0))?;
-        let hash = Sha256::new().chain_update(salt).chain_update(user).chain_update([0]).chain_update(source);
+        let mut hash = Sha256::new_with_prefix(salt);
+        for text in texts {
+            hash.update(text);
+            // No text has it, so none runs into the next.
+            hash.update([0]);
+        }
         Ok(hash.finalize().into())
     }
 }
