@@ -10,7 +10,7 @@ use super::session::Session;
 use super::style::{printable, table};
 use super::{cache, token};
 use crate::administration::{Answer, CacheRecord, Command, TokenRecord};
-use crate::directory::users_file::{self, NewUser};
+use crate::directory::users_file::{self, Neighbour, NewUser};
 use crate::settings::{ResolverKind, Settings};
 
 /// Carries a command out.
@@ -22,21 +22,25 @@ pub(super) fn run(command: &UserCommand, json: bool, session: &mut Session<'_>) 
     }
 }
 
-/// The two files of a resolver, and the lowest id.
+/// The two files of a resolver, those of the others, and the lowest id.
 struct UsersFiles {
     passwd: PathBuf,
     group: PathBuf,
+    others: Vec<Neighbour>,
     first_id: u32,
 }
 
 fn users_files(resolver: Option<&str>, session: &Session<'_>) -> Result<UsersFiles, Failure> {
     let settings = Settings::load(&session.files.settings)?;
     let first_id = settings.cache.first_id;
-    for candidate in settings.resolvers.0 {
-        let ResolverKind::Files { passwd, group } = candidate.kind;
-        if resolver.is_none_or(|name| name == candidate.name) {
-            return Ok(UsersFiles { passwd, group, first_id });
-        }
+    let of_files = settings.resolvers.0.into_iter().map(|resolver| {
+        let ResolverKind::Files { passwd, group } = resolver.kind;
+        Neighbour { resolver: resolver.name, passwd, group }
+    });
+    let mut others: Vec<_> = of_files.collect();
+    if let Some(index) = others.iter().position(|one| resolver.is_none_or(|name| name == one.resolver)) {
+        let Neighbour { passwd, group, .. } = others.remove(index);
+        return Ok(UsersFiles { passwd, group, others, first_id });
     }
     let named = resolver.map_or_else(String::new, |name| format!(" named {name}"));
     Err(Failure::Refused(printable(&format!(
@@ -56,7 +60,7 @@ fn add(arguments: &UserAdd, json: bool, session: &mut Session<'_>) -> Result<(),
         shell: arguments.shell.clone(),
     };
     let local = &session.daemon.local;
-    let user = users_file::add(&files.passwd, &files.group, local, &request, files.first_id)
+    let user = users_file::add(&files.passwd, &files.group, &files.others, local, &request, files.first_id)
         .map_err(|error| refused(&error))?;
     let tokens = after_change(&user.name, session);
     if json {

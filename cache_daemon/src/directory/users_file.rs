@@ -57,6 +57,17 @@ impl fmt::Display for UsersFileError {
 
 impl std::error::Error for UsersFileError {}
 
+/// The files of another `files` resolver: what they own is not free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The resolver's name.
+    pub resolver: String,
+    /// passwd(5) format; need not exist.
+    pub passwd: PathBuf,
+    /// group(5) format; need not exist.
+    pub group: PathBuf,
+}
+
 /// Adds a user, and the user's own group unless `gid` names another one of the group file. Returns the new entry. Files
 /// that are not there are made, mode 0644.
 ///
@@ -65,6 +76,7 @@ impl std::error::Error for UsersFileError {}
 pub fn add(
     passwd: &Path,
     group: &Path,
+    neighbours: &[Neighbour],
     local: &LocalFiles,
     request: &NewUser,
     first_id: u32,
@@ -72,7 +84,11 @@ pub fn add(
     let local = local.names().map_err(|error| UsersFileError::Refused(error.to_string()))?;
     let rules = Rules::new(first_id, local);
     let mut files = Files::open(passwd, group)?;
-    let (uid, gid) = Taken::of(&files, &rules, first_id).ids_for(request)?;
+    let mut taken = Taken::of(&files, &rules, first_id);
+    for neighbour in neighbours {
+        taken.take(neighbour)?;
+    }
+    let (uid, gid) = taken.ids_for(request)?;
     let name = &request.name;
     let user = PasswdEntry {
         name: name.clone(),
@@ -155,11 +171,12 @@ fn first_field(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b':').next().unwrap_or_default()
 }
 
-/// Names and ids that are no longer free: of our files, malformed lines included, and of the host's.
+/// Names and ids that are no longer free, and whose they are: of our files, malformed lines included, of the other
+/// resolvers', and of the host's.
 struct Taken<'a> {
-    users: HashMap<String, u32>,
+    users: HashMap<String, String>,
     uids: HashMap<u32, String>,
-    groups: HashMap<String, u32>,
+    groups: HashMap<String, String>,
     gids: HashMap<u32, String>,
     primary_gids: HashSet<u32>,
     rules: &'a Rules,
@@ -168,23 +185,56 @@ struct Taken<'a> {
 
 impl<'a> Taken<'a> {
     fn of(files: &Files, rules: &'a Rules, first_id: u32) -> Self {
-        let (users, uids) = names_and_ids(&files.passwd.bytes);
-        let (groups, gids) = names_and_ids(&files.group.bytes);
-        let entries =
-            files.passwd.lines().filter_map(|line| format::user(std::str::from_utf8(line).ok()?).ok());
-        let primary_gids = entries.map(|user| user.gid).collect();
-        Self { users, uids, groups, gids, primary_gids, rules, first_id }
+        let mut taken = Self {
+            users: HashMap::new(),
+            uids: HashMap::new(),
+            groups: HashMap::new(),
+            gids: HashMap::new(),
+            primary_gids: HashSet::new(),
+            rules,
+            first_id,
+        };
+        taken.add("the users file", &files.passwd.bytes, "the groups file", &files.group.bytes);
+        taken
+    }
+
+    fn take(&mut self, neighbour: &Neighbour) -> Result<(), UsersFileError> {
+        let read = |path: &Path| match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|error| UsersFileError::Io { path: path.to_owned(), error }),
+        };
+        let place = format!("the resolver {}", neighbour.resolver);
+        self.add(&place, &read(&neighbour.passwd)?, &place, &read(&neighbour.group)?);
+        Ok(())
+    }
+
+    fn add(&mut self, users_place: &str, passwd: &[u8], groups_place: &str, group: &[u8]) {
+        for (names, ids, bytes, place) in [
+            (&mut self.users, &mut self.uids, passwd, users_place),
+            (&mut self.groups, &mut self.gids, group, groups_place),
+        ] {
+            let (found, found_ids) = names_and_ids(bytes);
+            for name in found.into_keys() {
+                names.entry(name).or_insert_with(|| place.to_owned());
+            }
+            for (id, owner) in found_ids {
+                ids.entry(id).or_insert(owner);
+            }
+        }
+        let lines = passwd.split(|byte| *byte == b'\n');
+        let entries = lines.filter_map(|line| format::user(std::str::from_utf8(line).ok()?).ok());
+        self.primary_gids.extend(entries.map(|user| user.gid));
     }
 
     /// The uid and gid of a new user.
     fn ids_for(&self, request: &NewUser) -> Result<(u32, u32), UsersFileError> {
         let name = &request.name;
-        if self.users.contains_key(name) {
-            return Err(refused(format!("the users file has a user {} already", shown(name))));
+        if let Some(place) = self.users.get(name) {
+            return Err(refused(format!("{place} has a user {} already", shown(name))));
         }
-        if request.gid.is_none() && self.groups.contains_key(name) {
+        if let Some(place) = self.groups.get(name).filter(|_| request.gid.is_none()) {
             return Err(refused(format!(
-                "the groups file has a group {} already; give its gid, or that of another group",
+                "{place} has a group {} already; give its gid, or that of another group",
                 shown(name)
             )));
         }

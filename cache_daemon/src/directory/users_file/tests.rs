@@ -29,7 +29,7 @@ impl Place {
     }
 
     fn add(&self, request: &NewUser) -> Result<PasswdEntry, UsersFileError> {
-        add(&self.path("passwd"), &self.path("group"), &self.local(), request, 1000)
+        add(&self.path("passwd"), &self.path("group"), &[], &self.local(), request, 1000)
     }
 
     fn remove(&self, name: &str) -> Result<PasswdEntry, UsersFileError> {
@@ -39,6 +39,34 @@ impl Place {
 
 fn named(name: &str) -> NewUser {
     NewUser { name: name.to_owned(), ..NewUser::default() }
+}
+
+#[test]
+fn what_another_resolver_owns_is_not_free() {
+    let place = Place::new();
+    place.write("other-passwd", "carla:x:1002:1002::/home/carla:/bin/sh\nmalformed:x:1004\n");
+    place.write("other-group", "carla:x:1002:\nstaff:x:1003:\n");
+    let neighbour = |passwd: &str| Neighbour {
+        resolver: "people".into(),
+        passwd: place.path(passwd),
+        group: place.path("other-group"),
+    };
+    let add_beside = |neighbours: &[Neighbour], request: &NewUser| {
+        add(&place.path("passwd"), &place.path("group"), neighbours, &place.local(), request, 1000)
+    };
+    let reason = |request: &NewUser| {
+        let error = add_beside(&[neighbour("missing"), neighbour("other-passwd")], request).unwrap_err();
+        error.to_string()
+    };
+    assert!(reason(&named("carla")).contains("the resolver people has a user"));
+    assert!(reason(&named("staff")).contains("the resolver people has a group"));
+    assert!(reason(&NewUser { uid: Some(1002), ..named("dora") }).contains("belongs to"));
+    assert!(!place.path("passwd").exists());
+    let dora = add_beside(&[neighbour("other-passwd")], &named("dora")).expect("added");
+    assert!(dora.uid > 1003 && dora.gid == dora.uid, "{dora:?}");
+    // A directory is no file: it is not known what is taken.
+    std::fs::create_dir(place.path("directory")).expect("made");
+    assert!(matches!(add_beside(&[neighbour("directory")], &named("erik")), Err(UsersFileError::Io { .. })));
 }
 
 #[test]
