@@ -4,7 +4,7 @@ mod fake_daemon;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cache_daemon::administration::{Answer, AuditRecord, CacheRecord, Command};
+use cache_daemon::administration::{Answer, AuditRecord, CacheRecord, Command, TokenKind, TokenRecord};
 use fake_daemon::{Host, confirmed, enrolled, refusal, token};
 use serde_json::{Value, json};
 
@@ -82,6 +82,37 @@ fn json_asks_nothing_and_is_the_daemons_answer() {
         "codes": []
     });
     assert_eq!(document(&done.output), expected);
+}
+
+#[test]
+fn recovery_codes_are_in_the_same_object_whatever_becomes_of_them() {
+    let codes = |kind: TokenKind| match kind {
+        TokenKind::RecoveryCodes => {
+            let token = TokenRecord { serial: "RC0001".into(), kind, ..token() };
+            Answer::Enrolled { token, otpauth: None, codes: vec!["AAAA-BBBB".into()] }
+        }
+        _ => enrolled(),
+    };
+    let mut host = Host::new(move |command| match command {
+        Command::TokenEnrol(enrolment) => codes(enrolment.kind),
+        _ => refusal("unexpected"),
+    });
+    let enrol = ["token", "enrol", "alice", "--recovery-codes", "--json"];
+    let done = host.run(&enrol);
+    let answer = document(&done.output);
+    assert_eq!((done.status, &answer["token"]["serial"]), (0, &json!("TOTP0001")), "{}", done.errors);
+    let both = (&answer["recovery-codes"]["token"]["serial"], &answer["recovery-codes"]["codes"]);
+    assert_eq!(both, (&json!("RC0001"), &json!(["AAAA-BBBB"])));
+
+    let mut host = Host::new(|command| match command {
+        Command::TokenEnrol(enrolment) if enrolment.kind == TokenKind::Totp => enrolled(),
+        _ => refusal("the disk is full"),
+    });
+    let done = host.run(&enrol);
+    let answer = document(&done.output);
+    assert_eq!((done.status, &answer["answer"]), (1, &json!("enrolled")));
+    assert!(answer["otpauth"].as_str().unwrap().contains("secret="), "{answer}");
+    assert!(answer["recovery-codes"]["reason"].as_str().unwrap().contains("disk is full"), "{answer}");
 }
 
 #[test]
@@ -226,9 +257,27 @@ fn the_log_is_followed_until_the_reader_has_gone() {
 }
 
 #[test]
+fn a_flush_says_whether_anybody_knows_the_user() {
+    let mut host = Host::new(|command| match command {
+        Command::CacheFlush { user } => Answer::Flushed { known: user.map(|name| name == "bob") },
+        _ => refusal("unexpected"),
+    });
+    assert_eq!(host.run(&["cache", "flush"]).output, "Everything is read anew.\n");
+    assert_eq!(host.run(&["cache", "flush", "bob"]).output, "bob is read anew.\n");
+    let done = host.run(&["cache", "flush", "eve"]);
+    assert_eq!(
+        (done.status, done.output.as_str()),
+        (0, "No resolver has a user eve; programs see that now.\n")
+    );
+    assert_eq!(document(&host.run(&["cache", "flush", "eve", "--json"]).output)["known"], json!(false));
+}
+
+#[test]
 fn a_user_is_added_and_removed_at_once() {
     let mut host = Host::new(|command| match command {
-        Command::CacheFlush { user } if user.as_deref() == Some("bob") => Answer::Done,
+        Command::CacheFlush { user } if user.as_deref() == Some("bob") => {
+            Answer::Flushed { known: Some(true) }
+        }
         Command::TokenList { .. } => Answer::Tokens { tokens: vec![token()] },
         _ => refusal("unexpected"),
     });

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use privacyidea_contract::paths;
+use privacyidea_contract::wire::{Lookup, Reply};
 
 use super::{Answer, Command, ServerStatus, Status, tokens};
 use crate::directory::Directory;
@@ -77,8 +78,12 @@ impl Probe {
 }
 
 fn flush(user: Option<&str>, site: &Site<'_>) -> Answer {
-    match site.directory.flush(user, site.clock.now()) {
-        Ok(()) => Answer::Done,
+    let now = site.clock.now();
+    let is_known = |name: &str| {
+        matches!(site.directory.lookup(&Lookup::PasswdByName(name.to_owned()), now), Reply::Passwd(_))
+    };
+    match site.directory.flush(user, now) {
+        Ok(()) => Answer::Flushed { known: user.map(is_known) },
         Err(error) => Answer::Refused { reason: error.to_string() },
     }
 }

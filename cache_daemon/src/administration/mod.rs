@@ -54,7 +54,7 @@ pub enum Command {
         /// The token.
         serial: String,
     },
-    /// Forgets cached entries and reads the resolvers anew. Answer: [`Answer::Done`].
+    /// Forgets cached entries and reads the resolvers anew. Answer: [`Answer::Flushed`].
     CacheFlush {
         /// This user only (and whatever groups list them).
         user: Option<String>,
@@ -170,6 +170,11 @@ pub enum Answer {
     Cache {
         /// By kind and name.
         entries: Vec<CacheRecord>,
+    },
+    /// The resolvers were read anew.
+    Flushed {
+        /// Whether a resolver has the user that was named; none: nobody was.
+        known: Option<bool>,
     },
     /// Logins.
     Audit {

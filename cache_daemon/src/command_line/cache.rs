@@ -28,8 +28,12 @@ fn flush(user: Option<&str>, json: bool, session: &mut Session<'_>) -> Result<()
     if json {
         return session.say_json(&answer);
     }
-    let what = user.map_or_else(|| "Everything".to_owned(), printable);
-    session.say(format!("{what} is read anew."))
+    let Answer::Flushed { known } = answer else { return Err(other_version()) };
+    match user.map(printable) {
+        None => session.say("Everything is read anew."),
+        Some(user) if known == Some(true) => session.say(format!("{user} is read anew.")),
+        Some(user) => session.say(format!("No resolver has a user {user}; programs see that now.")),
+    }
 }
 
 fn list(json: bool, session: &mut Session<'_>) -> Result<(), Failure> {

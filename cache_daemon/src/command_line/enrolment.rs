@@ -1,5 +1,6 @@
 //! `privacyidea-host token enrol`: the only time that a secret is shown.
 
+use serde::Serialize;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::arguments::When;
@@ -17,24 +18,80 @@ const TRIES: usize = 3;
 /// Enrols, shows, proves.
 pub(super) fn run(arguments: &Enrol, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
     check(arguments)?;
-    let mut command = Command::TokenEnrol(enrolment(arguments, json, session)?);
-    let answer = session.daemon.ask(&command);
-    wipe(&mut command);
-    let mut answer = answer?;
-    let done = show(&answer, arguments, json, session);
-    wipe_answer(&mut answer);
-    let Answer::Enrolled { token, .. } = &answer else { return Err(other_version()) };
-    done?;
-    if !json && !token.active {
-        prove(token, session)?;
+    let enrolled = enrol(enrolment(arguments, json, session)?, session)?;
+    if json {
+        return show_json(&enrolled, arguments, session);
+    }
+    show(&enrolled, arguments, session)?;
+    if !enrolled.token().active {
+        prove(enrolled.token(), session)?;
     }
     if arguments.recovery_codes {
-        add_recovery_codes(arguments, session)?;
+        show_recovery_codes(&enrol(recovery_codes(arguments), session)?, session)?;
     }
-    if !json && token.active {
-        next_step(token, session)?;
+    if enrolled.token().active {
+        next_step(enrolled.token(), session)?;
     }
     Ok(())
+}
+
+/// [`Answer::Enrolled`], whose secrets are wiped when it is dropped.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Enrolled(Answer);
+
+impl Enrolled {
+    fn parts(&self) -> (&TokenRecord, Option<&String>, &[String]) {
+        match &self.0 {
+            Answer::Enrolled { token, otpauth, codes } => (token, otpauth.as_ref(), codes),
+            _ => unreachable!("enrol makes no other"),
+        }
+    }
+
+    fn token(&self) -> &TokenRecord {
+        self.parts().0
+    }
+}
+
+impl Drop for Enrolled {
+    fn drop(&mut self) {
+        if let Answer::Enrolled { otpauth, codes, .. } = &mut self.0 {
+            otpauth.zeroize();
+            codes.zeroize();
+        }
+    }
+}
+
+fn enrol(enrolment: Enrolment, session: &Session<'_>) -> Result<Enrolled, Failure> {
+    let mut command = Command::TokenEnrol(enrolment);
+    let answer = session.daemon.ask(&command);
+    wipe(&mut command);
+    match answer? {
+        answer @ Answer::Enrolled { .. } => Ok(Enrolled(answer)),
+        _ => Err(other_version()),
+    }
+}
+
+/// One object, whatever becomes of the recovery codes: the secret of the token that is there must not be lost.
+fn show_json(enrolled: &Enrolled, arguments: &Enrol, session: &mut Session<'_>) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    struct Both<'a, T> {
+        #[serde(flatten)]
+        enrolled: &'a Enrolled,
+        recovery_codes: T,
+    }
+
+    if !arguments.recovery_codes {
+        return session.say_json(enrolled);
+    }
+    match enrol(recovery_codes(arguments), session) {
+        Ok(codes) => session.say_json(&Both { enrolled, recovery_codes: &codes }),
+        Err(failure) => {
+            session.say_json(&Both { enrolled, recovery_codes: failure.document() })?;
+            Err(Failure::Negative)
+        }
+    }
 }
 
 /// Wipes what was typed.
@@ -112,11 +169,8 @@ fn enrolment(arguments: &Enrol, json: bool, session: &mut Session<'_>) -> Result
     })
 }
 
-fn show(answer: &Answer, arguments: &Enrol, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
-    let Answer::Enrolled { token, otpauth, codes } = answer else { return Err(other_version()) };
-    if json {
-        return session.say_json(answer);
-    }
+fn show(enrolled: &Enrolled, arguments: &Enrol, session: &mut Session<'_>) -> Result<(), Failure> {
+    let (token, otpauth, codes) = enrolled.parts();
     if let Some(uri) = otpauth {
         let drawn = match arguments.qr {
             When::Auto => session.output_is_terminal,
@@ -180,8 +234,8 @@ fn next_step(token: &TokenRecord, session: &mut Session<'_>) -> Result<(), Failu
     session.say(printable(&format!("Try it: privacyidea-host test-login {}", token.user)))
 }
 
-fn add_recovery_codes(arguments: &Enrol, session: &mut Session<'_>) -> Result<(), Failure> {
-    let command = Command::TokenEnrol(Enrolment {
+fn recovery_codes(arguments: &Enrol) -> Enrolment {
+    Enrolment {
         user: arguments.user.clone(),
         kind: TokenKind::RecoveryCodes,
         digits: arguments.digits,
@@ -193,19 +247,12 @@ fn add_recovery_codes(arguments: &Enrol, session: &mut Session<'_>) -> Result<()
         description: String::new(),
         active: true,
         unknown_user: arguments.unknown_user,
-    });
-    let mut answer = session.daemon.ask(&command)?;
-    let Answer::Enrolled { token, codes, .. } = &answer else { return Err(other_version()) };
-    let kind = token::kind_name(token.kind);
-    session.say(printable(&format!("{} of {}: {kind}.", token.serial, token.user)))?;
-    let shown = show_codes(codes, session);
-    wipe_answer(&mut answer);
-    shown
+    }
 }
 
-fn wipe_answer(answer: &mut Answer) {
-    if let Answer::Enrolled { otpauth, codes, .. } = answer {
-        otpauth.zeroize();
-        codes.zeroize();
-    }
+fn show_recovery_codes(enrolled: &Enrolled, session: &mut Session<'_>) -> Result<(), Failure> {
+    let (token, _, codes) = enrolled.parts();
+    let kind = token::kind_name(token.kind);
+    session.say(printable(&format!("{} of {}: {kind}.", token.serial, token.user)))?;
+    show_codes(codes, session)
 }

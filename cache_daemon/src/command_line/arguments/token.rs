@@ -144,7 +144,11 @@ pub(in crate::command_line) struct Enrol {
     #[arg(long)]
     pub unknown_user: bool,
     /// Make a set of recovery codes as well
-    #[arg(long, conflicts_with = "json")]
+    #[arg(
+        long,
+        long_help = "Make a set of recovery codes as well, a token of its own. With --json it is the member \
+        recovery-codes of the answer."
+    )]
     pub recovery_codes: bool,
     /// Draw the QR code
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
