@@ -176,6 +176,46 @@ fn a_damaged_state_database_stops_the_start_and_the_copy_brings_it_back() {
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
 }
 
+/// SQLite would take an empty file for a new database: every token gone, and the copy replaced with nothing.
+#[test]
+fn a_lost_state_database_stops_the_start_while_there_is_a_copy() {
+    let host = host();
+    let daemon = host.daemon();
+    host.enrol("carla");
+    daemon.kill();
+    let state = host.path("var/lib/privacyidea-host/state.db");
+    let copy = host.path("var/lib/privacyidea-host/state.db.daily");
+    let long_ago = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    std::fs::File::options().write(true).open(&copy).unwrap().set_times(long_ago).unwrap();
+    host.daemon().kill();
+    let harms: [fn(&std::path::Path); 2] =
+        [|path| drop(std::fs::File::create(path).unwrap()), |path| std::fs::remove_file(path).unwrap()];
+    for harm in harms {
+        harm(&state);
+        let (status, text) = host.failing_daemon("");
+        assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
+        assert!(text.contains("copy /var/lib/privacyidea-host/state.db.daily to"), "{text}");
+        let (mut stream, mut child) = host.once("");
+        assert_eq!(log_in(&mut stream, "carla", CODES[0]), Verdict::Unavailable);
+        assert!(child.wait().unwrap().success());
+    }
+    for name in ["state.db-wal", "state.db-shm"] {
+        let _ = std::fs::remove_file(state.with_file_name(name));
+    }
+    std::fs::copy(&copy, &state).unwrap();
+    std::os::unix::fs::chown(&state, Some(DAEMON), Some(DAEMON)).unwrap();
+    let daemon = host.daemon();
+    assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
+    daemon.kill();
+    // Who wants to begin anew says so.
+    for name in ["state.db", "state.db-wal", "state.db-shm", "state.db.daily"] {
+        let _ = std::fs::remove_file(state.with_file_name(name));
+    }
+    let _daemon = host.daemon();
+    host.enrol("carla");
+    assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
+}
+
 #[test]
 fn once_needs_a_socket_and_a_peer_that_speaks() {
     let host = host();
