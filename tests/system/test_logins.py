@@ -1,6 +1,7 @@
 """Logins with one-time codes through the host's real sshd, su, sudo and login."""
 
 import base64
+import re
 import time
 
 import pytest
@@ -197,6 +198,37 @@ def test_logins_go_on_when_the_daemon_is_stopped(product, anna):
         product.start()
     assert product.ssh("anna", code).refused
     assert product.ssh("anna", anna.code()).granted
+
+
+@pytest.mark.parametrize("harm", ["head -c 9000 /dev/urandom >state.db", ": >state.db"])
+def test_a_damaged_state_stops_the_daemon_which_says_how_to_restore_it(product, anna, harm):
+    host, directory = product.host, "/var/lib/privacyidea-host"
+    assert product.ssh("anna", anna.code()).granted
+    product.stop()
+    # So old that the next start makes it anew, with the token in it.
+    host.run(f"touch --date=@0 {directory}/state.db.daily")
+    product.start()
+    wait_for(lambda: host.path(f"{directory}/state.db.daily").stat().st_mtime > 1e9, 10, "the copy")
+    product.stop()
+    host.run(f"cp -a {directory} /root/state && cd {directory} && rm -f state.db-wal state.db-shm && {harm}")
+    try:
+        done = host.run("timeout 10 /usr/sbin/privacyidea-cached", check=False)
+        assert done.returncode == 1, done
+        sentence = re.search(r"copy (\S+) to (\S+) and give it to (\S+?);", done.stderr)
+        assert sentence, done.stderr
+        (phase,) = product.transaction("sshd", "anna", anna.code(), arguments=("--phases", "authenticate"))["phases"]
+        assert phase["code"] == "PAM_AUTHINFO_UNAVAIL", phase
+        # As it says.
+        copy, path, user = sentence.groups()
+        host.run(f"mv {path} /root/damaged; cp {copy} {path}; chown {user} {path}")
+        product.start()
+        assert product.ssh("anna", anna.code()).granted
+        assert host.output(f"stat --format='%a %U' {path}") == "600 _privacyidea"
+    except BaseException:
+        host.run(f"rm -rf {directory}/* && cp -a /root/state/. {directory}")
+        raise
+    finally:
+        host.run("rm -rf /root/state")
 
 
 def test_a_stopped_daemon_is_no_way_for_others(product, anna):

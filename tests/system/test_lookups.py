@@ -53,6 +53,29 @@ def test_a_new_user_shows_at_once(product):
     assert passwd(product, "berta") is None
 
 
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["root"], "root is never taken"),
+        (["olaf"], "/etc/passwd has a user of this name"),
+        (["low", "--uid", "999"], "its uid 999 is below 1000"),
+        (["twin", "--uid", "1000"], "its uid 1000 belongs to olaf"),
+        (["twin", "--uid", "70001"], "the uid 70001 belongs to anna already"),
+        (["anna"], "the users file has a user anna already"),
+        (["a:b"], "its name"),
+        (["bell\a"], "its name"),
+        (["nora", "--gecos", "x:y"], "its field gecos"),
+        (["nora", "--home", "home"], "its home is no absolute path"),
+    ],
+)
+def test_what_the_resolver_would_refuse_is_not_added(product, arguments, reason):
+    files = "cat /etc/privacyidea-host/users/passwd /etc/privacyidea-host/users/group"
+    before = product.host.output(files)
+    done = product.command("user", "add", *arguments, check=False)
+    assert done.returncode == 1 and reason in done.stderr, done
+    assert product.host.output(files) == before
+
+
 def test_a_change_of_the_file_shows_after_its_timeout_or_a_flush(product):
     product.configure(SETTINGS)
     path = "/etc/privacyidea-host/users/passwd"

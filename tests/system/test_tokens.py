@@ -1,5 +1,6 @@
 """Tokens as the administrator keeps them: enrolment at a terminal, drift, PINs, locks; and what they mean at a login."""
 
+import json
 import re
 import time
 
@@ -137,13 +138,15 @@ def test_a_locked_user_gets_in_at_the_console_only_and_not_by_key_either(product
         " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR anna@127.0.0.1 id -un"
     )
     assert host.output(by_key) == "anna"
-    assert product.ssh("anna", "000000", "000001", "000002").refused
+    wrong = product.ssh("anna", "000000")
+    assert product.ssh("anna", "000001", "000002").refused
     token = only_token(product)
     assert token["locked"] and token["locked-until"] - time.time() > 29 * 60
 
     refused = host.run(by_key, check=False)
     assert refused.returncode != 0 and "anna" not in refused.stdout, "the account phase"
-    assert product.ssh("anna", app.code()).refused
+    locked = product.ssh("anna", app.code())
+    assert locked.refused and locked.text == wrong.text, "the prompt does not tell"
 
     # As login(1) does it on the first virtual console, and su from a terminal of a session there.
     line = "auth required pam_privacyidea.so\naccount required pam_privacyidea.so\n"
@@ -172,6 +175,36 @@ def test_a_lock_until_unlocked_says_so(product):
     product.command("token", "unlock", token["serial"])
     assert product.ssh("anna", app.code()).granted
     product.configure(QUICK)
+
+
+def test_every_command_answers_in_json(product):
+    product.configure(QUICK)
+    enrolled = product.json("token", "enrol", "anna", "--type", "hotp", "--pin-from-stdin", input="4711\n")
+    app, serial = Authenticator.scan(enrolled["otpauth"]), enrolled["token"]["serial"]
+    codes = app.code(), app.code(), app.code()
+    for arguments, typed, kind in [
+        (["token", "confirm", serial], f"{codes[0]}\n", "token"),
+        (["token", "list"], "", "tokens"),
+        (["token", "show", serial], "", "token"),
+        (["token", "resync", serial], f"{codes[1]}\n{codes[2]}\n", "token"),
+        (["token", "unlock", serial], "", "tokens"),
+        (["token", "set-pin", serial, "--no-pin"], "", "token"),
+        (["user", "add", "jana"], "", None),
+        (["user", "list"], "", None),
+        (["user", "remove", "jana", "--yes"], "", None),
+        (["cache", "list"], "", "cache"),
+        (["cache", "flush"], "", "done"),
+        (["cache", "flush", "anna"], "", "done"),
+        (["status"], "", "status"),
+        (["check-config"], "", None),
+        (["test-login", "anna", "--service", "sshd"], f"{app.code()}\n", "test-login"),
+        (["log"], "", "audit"),
+        (["token", "remove", serial, "--yes"], "", "done"),
+    ]:
+        answer = product.json(*arguments, input=typed)
+        assert answer["answer"] == (kind or answer["answer"]) and answer["answer"] != "refused", (arguments, answer)
+    refused = product.command("token", "show", serial, "--json", check=False)
+    assert refused.returncode == 1 and json.loads(refused.stdout)["answer"] == "refused"
 
 
 def test_status_counts_what_there_is(product):
