@@ -5,8 +5,9 @@ import re
 import time
 
 import pytest
+from debian_root import PROJECT
 from host import wait_for
-from product import PAM_TRANSACTION
+from product import AUTH_LINES, PAM_TRANSACTION
 
 # Refusals cost seconds on a real host; the throttle has a test of its own.
 SETTINGS = '[lockout]\nthrottle-longest = "0s"\n'
@@ -38,6 +39,39 @@ def test_a_code_lets_in_once(product, anna, method):
     again = product.ssh("anna", code, method=method)
     assert again.refused, again
     assert product.ssh("anna", anna.code(), method=method).granted
+
+
+def test_the_documents_have_the_lines_that_are_tested():
+    words = lambda text: [line.split() for line in text.splitlines()]
+    for path in ("docs/administrators-guide.md", "README.md", "docs/man/pam_privacyidea.8"):
+        shown = words((PROJECT / path).read_text().replace("\\-", "-"))
+        for line in words(AUTH_LINES):
+            assert line in shown, (path, line)
+
+
+def test_a_code_after_the_password(product):
+    """The guide's second way, for a local account whose password the host checks."""
+    guide = (PROJECT / "docs/administrators-guide.md").read_text()
+    lines = guide[guide.index("**A code after the password**") :].split("\n\n")[1]
+    assert lines.count("pam_privacyidea.so") == 1 and "success=ok" in lines
+    product.host.run("useradd --groups users lena; echo lena:her-password | chpasswd")
+    product.host.write("/etc/pam.d/both", "@include common-auth\n" + lines + "\naccount required pam_privacyidea.so\n")
+    app = product.enrol("lena", "--type", "hotp")
+    for password, code, granted in [
+        ("her-password", app.code(), True),
+        ("her-password", "000000", False),
+        ("wrong", app.code(), False),
+        ("her-password", app.code(), True),
+        ("her-password", "", False),
+    ]:
+        report = product.transaction("both", "lena", password, code)
+        assert report["succeeded"] == granted, (password, report)
+    # Whom the group lets pass, and nobody else, gets in by the password alone.
+    done = product.transaction("both", "olaf", "local-password", arguments=("--phases", "authenticate"))
+    assert done["succeeded"], done
+    for token in product.json("token", "list", "lena")["tokens"]:
+        product.command("token", "remove", token["serial"], "--yes")
+    assert not product.transaction("both", "lena", "her-password", "her-password")["succeeded"]
 
 
 def test_the_prompt_says_what_to_type(product, anna):
@@ -178,7 +212,7 @@ def test_login_on_a_terminal(product, anna):
 def test_a_caller_that_is_not_root_can_check_its_own_user(product, anna):
     """A screen locker: the PAM application runs as the user."""
     product.host.write("/etc/pam.d/locker", MODULE + "auth required pam_deny.so\n")
-    command = ["/usr/libexec/privacyidea-host/pam-transaction", "--phases", "authenticate", "locker", "anna"]
+    command = [PAM_TRANSACTION, "--phases", "authenticate", "locker", "anna"]
     with product.host.terminal(command, user="anna") as terminal:
         terminal.answer("One-time code: ?$", anna.code())
         assert terminal.end() == 0, terminal.text
