@@ -97,6 +97,16 @@ def test_a_refusal_is_a_refusal_and_the_log_says_why(product, server, user, code
     assert product.ssh(user, "000000").refused
 
 
+def test_a_server_that_cannot_check_now_is_told_apart(product, server):
+    realm = server.facts["realms"]["directory_away"]
+    product.configure(server.settings(more=f'realm = "{realm}"\n' + QUICK))
+    try:
+        seen = decision(product, "carla", server.pin("carla"))
+        assert seen["code"] == "PAM_AUTHINFO_UNAVAIL" and "PIH-AUTH-031" in seen["line"], seen
+    finally:
+        product.configure(server.settings(more=QUICK))
+
+
 def test_what_is_no_privacyidea_is_told_apart(product, server):
     product.configure(server.settings(more=QUICK).replace(server.facts["url"], server.facts["url"] + "/no-such-place"))
     try:
