@@ -115,10 +115,15 @@ class Host:
         namespaces = ["--mount", "--pid", "--uts", "--ipc", "--net"] + (["--cgroup"] if self.systemd else [])
         return ["nsenter", f"--target={self.pid}", *namespaces, "--", *inside]
 
-    def run(self, script, *, check=True, user=None, input=None, timeout=60) -> subprocess.CompletedProcess:
-        """Runs a shell script (or a list of arguments) on the host and returns its status and output."""
+    def run(self, script, *, check=True, user=None, input=None, timeout=60, text=True) -> subprocess.CompletedProcess:
+        """Runs a shell script (or a list of arguments) on the host and returns its status and output; without `text`
+        input and output are bytes."""
         done = subprocess.run(
-            self.command(script, user), input=input, capture_output=True, text=True, timeout=timeout, errors="replace"
+            self.command(script, user),
+            input=input,
+            capture_output=True,
+            timeout=timeout,
+            **({"text": True, "errors": "replace"} if text else {}),
         )
         if check and done.returncode != 0:
             raise CommandFailed(f"{script!r} ended with {done.returncode}:\n{done.stdout}{done.stderr}")

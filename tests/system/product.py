@@ -5,6 +5,9 @@ import json
 from host import Host, wait_for
 from otp import Authenticator
 
+# The program of the package that runs a PAM stack and reports each phase's code.
+PAM_TRANSACTION = "/usr/libexec/privacyidea-host/pam-transaction"
+
 # As docs/administrators-guide.md has it: a code instead of the password, but for the group `password-login`.
 AUTH_LINES = """\
 auth     [success=1 default=ignore]               pam_succeed_if.so quiet user ingroup password-login
@@ -47,6 +50,10 @@ class Product:
         else:
             self.host.run("start-stop-daemon --stop --retry 5 --exec /usr/sbin/privacyidea-cached")
             self._daemon.wait(10)
+
+    def pid(self) -> str:
+        """The running daemon's process; another one after a crash."""
+        return self.host.output("pgrep --full --exact /usr/sbin/privacyidea-cached")
 
     def restart(self) -> None:
         """Stops and starts the daemon: new settings."""
@@ -93,6 +100,13 @@ class Product:
         return Authenticator.scan(answer["otpauth"])
 
     # Logins.
+
+    def transaction(self, service: str, user: str, *answers: str, arguments: tuple = (), caller: str | None = None) -> dict:
+        """Runs a PAM stack without sshd around it, as root or as `caller`; what pam-transaction reports."""
+        line = [PAM_TRANSACTION, "--answers-from-stdin", "--no-delay", "--json", *arguments, "--service", service]
+        typed = b"".join((answer if isinstance(answer, bytes) else answer.encode()) + b"\n" for answer in answers)
+        done = self.host.run([*line, "--user", user], user=caller, input=typed, check=False, text=False)
+        return json.loads(done.stdout)
 
     def ssh(self, user: str, *answers: str, method: str = "keyboard-interactive", command: str = "id -un") -> "Login":
         """Logs in over ssh like a person: types one answer at each prompt; hangs up at a prompt too many."""

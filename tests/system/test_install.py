@@ -1,6 +1,10 @@
 """Installing, upgrading, removing and purging the packages."""
 
+import gzip
+import io
 import re
+import subprocess
+import tarfile
 
 import pytest
 from product import Product
@@ -48,6 +52,26 @@ def test_our_users_come_after_the_local_files(product):
     assert "privacyidea" not in services(product.host, "shadow")
 
 
+def test_one_package_brings_the_others(product):
+    depends = product.host.output("dpkg-query --show --showformat='${Depends}' privacyidea-host")
+    for name in ("libnss-privacyidea", "libpam-privacyidea", "privacyidea-cached"):
+        assert re.search(rf"\b{name} \(= ", depends), depends
+
+
+def test_it_works_as_installed(product):
+    """No server, local tokens, users of two files in the format of passwd(5) and group(5)."""
+    status = product.json("status")
+    assert status["server"] is None
+    (resolver,) = status["resolvers"]
+    assert (resolver["kind"], resolver["users"], resolver["problem"]) == ("files", 0, None)
+    product.add_user("erika")
+    line = product.host.read("/etc/privacyidea-host/users/passwd")
+    assert re.fullmatch(r"(?:#.*\n|\n)*erika:x:(\d{4,}):\1:.*:/home/erika:/bin/bash\n", line), line
+    assert product.host.output("getent passwd erika").split(":")[2] == line.split(":")[-5]
+    product.enrol("erika", "--type", "hotp")
+    product.command("user", "remove", "erika", "--yes")
+
+
 def test_nothing_changes_a_login_at_install(product):
     assert "privacyidea" not in product.host.output("cat /etc/pam.d/*")
 
@@ -63,17 +87,47 @@ def test_the_modules_need_little(product):
         assert names - allowed <= {"linux-vdso.so.1", "ld-linux-x86-64.so.2", "libaudit.so.1", "libcap-ng.so.0"}, needed
 
 
-def test_there_are_manual_pages_and_completions(product):
+def commands(product, *above) -> list:
+    """Every command that the help names, as the words behind the program's name."""
+    text = product.command(*above, "--help").stdout
+    section = re.search(r"^Commands:\n((?: .*\n|\n)*)", text, re.MULTILINE)
+    names = re.findall(r"^  ([a-z][a-z-]*)", section[1], re.MULTILINE) if section else []
+    below = [[*above, name] for name in names if name != "help"]
+    return below + [command for words in below for command in commands(product, *words)]
+
+
+def page_text(packages, page: str) -> str:
+    """A manual page out of the .deb that has it (the throwaway hosts keep none on their disk)."""
+    for package in packages:
+        archive = tarfile.open(fileobj=io.BytesIO(subprocess.check_output(["dpkg-deb", "--fsys-tarfile", package])))
+        if f"./usr/share/man/{page}" in archive.getnames():
+            return gzip.decompress(archive.extractfile(f"./usr/share/man/{page}").read()).decode()
+    raise AssertionError(f"no package has {page}")
+
+
+def test_there_are_manual_pages_and_completions(product, packages):
     listed = product.host.output(f"dpkg -L {NAMES}").splitlines()
-    for page in (
-        "man8/pam_privacyidea.8.gz",
-        "man8/libnss_privacyidea.8.gz",
-        "man8/privacyidea-cached.8.gz",
-        "man5/privacyidea-host.toml.5.gz",
-        "man8/privacyidea-host.8.gz",
-        "man8/privacyidea-host-token-enrol.8.gz",
+    found = commands(product)
+    assert ["token", "enrol"] in found and ["check-config"] in found and len(found) > 15
+    for name in (
+        "man8/pam_privacyidea.8",
+        "man8/libnss_privacyidea.8",
+        "man8/privacyidea-cached.8",
+        "man5/privacyidea-host.toml.5",
+        "man8/privacyidea-host.8",
+        *("man8/privacyidea-host-" + "-".join(words) + ".8" for words in found),
     ):
-        assert f"/usr/share/man/{page}" in listed
+        assert f"/usr/share/man/{name}.gz" in listed, name
+    # Every file that an administrator meets is spoken of in one of the pages.
+    pages = [line.removeprefix("/usr/share/man/") for line in listed if line.startswith("/usr/share/man/man") and line.endswith(".gz")]
+    text = "".join(page_text(packages, page) for page in pages).replace("\\-", "-")
+    files = product.host.output(
+        "find /etc/privacyidea-host /var/lib/privacyidea-host /var/cache/privacyidea-host /run/privacyidea-host ! -type d"
+    ).splitlines()
+    # A database's log and index, and the lock, are the programs' own.
+    met = [path for path in files if not path.endswith(("-wal", "-shm", ".lock"))]
+    assert "/etc/privacyidea-host/users/group" in met and "/run/privacyidea-host/lookup.sock" in met
+    assert [path for path in met if path not in text] == []
     for completion in (
         "bash-completion/completions/privacyidea-host",
         "zsh/vendor-completions/_privacyidea-host",
@@ -115,6 +169,7 @@ def test_a_name_service_that_the_administrator_took_out_stays_out(bare, packages
 def test_purge_leaves_nothing_and_logins_work(host_fixture, packages, request):
     host = request.getfixturevalue(host_fixture)
     before = everything(host)
+    switch, pam = host.read("/etc/nsswitch.conf"), host.output("cat /etc/pam.d/*")
     host.install(packages)
     product = Product(host)
     product.start()
@@ -127,9 +182,13 @@ def test_purge_leaves_nothing_and_logins_work(host_fixture, packages, request):
     host.run("rm -r /root/packages")
     assert everything(host) - before == set()
     assert "privacyidea" not in host.read("/etc/passwd") + host.read("/etc/group") + host.read("/etc/nsswitch.conf")
+    assert (host.read("/etc/nsswitch.conf"), host.output("cat /etc/pam.d/*")) == (switch, pam)
     assert host.run("pgrep privacyidea", check=False).stdout == ""
+    assert host.run("getent passwd anna", check=False).returncode == 2
     assert host.output("su - olaf -c 'id -un'") == "olaf"
     assert host.run("sudo --stdin --prompt= id -u", user="olaf", input="local-password\n").stdout == "0\n"
+    product.serve_ssh(host.read("/etc/pam.d/sshd"))
+    assert product.ssh("olaf", "local-password").granted
     if host.systemd:
         assert host.output("systemctl is-system-running") == "running"
 

@@ -30,6 +30,9 @@ pub(super) enum ScopeError {
     Settings(SettingsError),
     /// state.db cannot be used; without it no login can be decided.
     State(StoreError),
+    /// state.db is missing or empty, though there is a copy of it: a new one would have no token, no failure and no memory
+    /// of used codes, and would soon replace the copy.
+    Lost,
     /// cache.db cannot be used.
     Directory(DirectoryError),
     /// The system is out of something.
@@ -50,6 +53,15 @@ impl fmt::Display for ScopeError {
                 user = paths::DAEMON_USER,
             ),
             Self::State(error) => write!(f, "{}: {error}", paths::STATE_DATABASE),
+            Self::Lost => write!(
+                f,
+                "{path} is missing or empty, and there is a copy of it: move {path}-wal and {path}-shm away if they are \
+                 there, copy {copy} to {path} and give it to {user}; codes used since that copy was made could be used \
+                 again, so resynchronise or enrol anew. To begin without any token instead, move the copy away",
+                path = paths::STATE_DATABASE,
+                copy = daily_copy::path(),
+                user = paths::DAEMON_USER,
+            ),
             Self::Directory(error) => error.fmt(f),
             Self::System(error) => write!(f, "the system is out of something: {error}"),
         }
@@ -89,6 +101,9 @@ impl Scope {
     /// Every [`ScopeError`].
     pub(super) fn open(log: Arc<Log>, running_since: Option<UnixSeconds>) -> Result<Self, ScopeError> {
         let settings = Settings::load(Path::new(paths::SETTINGS)).map_err(ScopeError::Settings)?;
+        if is_lost(Path::new(paths::STATE_DATABASE), Path::new(&daily_copy::path())) {
+            return Err(ScopeError::Lost);
+        }
         let state = Arc::new(State::open(Path::new(paths::STATE_DATABASE)).map_err(ScopeError::State)?);
         let wake = Arc::new(Wake::default());
         let configured = Configured::open(settings, &log, &wake)?;
@@ -157,6 +172,13 @@ impl Scope {
             trusted_terminal: is_root,
         }
     }
+}
+
+/// Whether there was a database once and its file has lost everything. One that was just made is empty too, but there is
+/// no copy of it yet.
+fn is_lost(database: &Path, copy: &Path) -> bool {
+    let length = |path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    length(database) == 0 && length(copy) > 0
 }
 
 impl Configured {

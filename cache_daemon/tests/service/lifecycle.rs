@@ -1,7 +1,7 @@
 //! Start, second start, reload, stop.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ fn once_leaves_nothing_behind_that_shuts_the_daemon_out() {
 }
 
 #[test]
-fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
+fn a_missing_user_and_a_link_stop_the_start_with_a_sentence() {
     let host = host();
     let (status, text) = host.failing_daemon("echo root:x:0:0::/: > /etc/passwd");
     assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
@@ -79,13 +79,44 @@ fn a_missing_user_a_link_and_wrong_settings_stop_the_start_with_a_sentence() {
     assert_eq!(status.code(), Some(1));
     assert!(text.contains("/var/lib/privacyidea-host cannot be used"), "{text}");
     assert_eq!(std::fs::metadata(host.path("etc/target")).unwrap().uid(), 0);
+}
 
-    let host = crate::harness::host();
-    host.write_settings("[lockout]\naftr = 3\n");
-    let (status, text) = host.failing_daemon("");
-    assert_eq!((status.code(), text.lines().count()), (Some(78), 1), "{text}");
-    assert!(text.contains("config.toml") && text.contains("aftr"), "{text}");
-    assert!(!host.lookup_socket().exists());
+/// Nothing is served, the sentence names the file and what is allowed, and whoever asks `--once` instead hears that it
+/// cannot be decided.
+#[test]
+fn settings_that_cannot_be_used_stop_the_start_and_every_login() {
+    let valid = "[cache]\nenumerate = true\n";
+    for (text, mode, sentence) in [
+        (
+            "[lockout]\nfor = '1h'\naftr = 3\n",
+            0o644,
+            "line 3, key lockout.aftr: unknown field `aftr`, expected one of `after`,",
+        ),
+        (
+            "[cache]\ntimeout = 600\n",
+            0o644,
+            "line 2, key cache.timeout: invalid type: integer `600`, expected a time from 1s to 30d",
+        ),
+        ("[cache\n", 0o644, "line 1: "),
+        (valid, 0o664, "its mode 0664 lets others than its owner write it; run chmod go-w on it"),
+        (valid, 0o646, "its mode 0646 lets others than its owner write it; run chmod go-w on it"),
+        // root's alone: the daemon is somebody else by then.
+        (valid, 0o600, "cannot be read: Permission denied"),
+    ] {
+        let host = host();
+        host.write_settings(text);
+        let path = host.path("etc/privacyidea-host/config.toml");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let (status, written) = host.failing_daemon("");
+        assert_eq!((status.code(), written.lines().count()), (Some(78), 1), "{text:?} {mode:o}: {written}");
+        let place = "/etc/privacyidea-host/config.toml";
+        assert!(written.contains(place) && written.contains(sentence), "{text:?} {mode:o}: {written}");
+        assert!(!host.lookup_socket().exists() && !host.auth_socket().exists());
+        let (mut stream, mut child) = host.once("");
+        assert_eq!(log_in(&mut stream, "carla", CODES[0]), Verdict::Unavailable, "{text:?} {mode:o}");
+        assert!(child.wait().unwrap().success());
+        assert!(host.syslog_line().contains(sentence));
+    }
 }
 
 #[test]
@@ -142,6 +173,46 @@ fn a_damaged_state_database_stops_the_start_and_the_copy_brings_it_back() {
     assert!(child.wait().unwrap().success());
     std::fs::copy(&copy, &state).unwrap();
     let _daemon = host.daemon();
+    assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
+}
+
+/// SQLite would take an empty file for a new database: every token gone, and the copy replaced with nothing.
+#[test]
+fn a_lost_state_database_stops_the_start_while_there_is_a_copy() {
+    let host = host();
+    let daemon = host.daemon();
+    host.enrol("carla");
+    daemon.kill();
+    let state = host.path("var/lib/privacyidea-host/state.db");
+    let copy = host.path("var/lib/privacyidea-host/state.db.daily");
+    let long_ago = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    std::fs::File::options().write(true).open(&copy).unwrap().set_times(long_ago).unwrap();
+    host.daemon().kill();
+    let harms: [fn(&std::path::Path); 2] =
+        [|path| drop(std::fs::File::create(path).unwrap()), |path| std::fs::remove_file(path).unwrap()];
+    for harm in harms {
+        harm(&state);
+        let (status, text) = host.failing_daemon("");
+        assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
+        assert!(text.contains("copy /var/lib/privacyidea-host/state.db.daily to"), "{text}");
+        let (mut stream, mut child) = host.once("");
+        assert_eq!(log_in(&mut stream, "carla", CODES[0]), Verdict::Unavailable);
+        assert!(child.wait().unwrap().success());
+    }
+    for name in ["state.db-wal", "state.db-shm"] {
+        let _ = std::fs::remove_file(state.with_file_name(name));
+    }
+    std::fs::copy(&copy, &state).unwrap();
+    std::os::unix::fs::chown(&state, Some(DAEMON), Some(DAEMON)).unwrap();
+    let daemon = host.daemon();
+    assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
+    daemon.kill();
+    // Who wants to begin anew says so.
+    for name in ["state.db", "state.db-wal", "state.db-shm", "state.db.daily"] {
+        let _ = std::fs::remove_file(state.with_file_name(name));
+    }
+    let _daemon = host.daemon();
+    host.enrol("carla");
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
 }
 

@@ -1,6 +1,7 @@
 //! Who may ask what, and what rude peers cost others.
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -138,6 +139,27 @@ fn rubbish_closes_its_own_connection() {
             assert!(reply.is_empty(), "{bytes:?} got {reply:?}");
         }
     }
+    // Every length at which a frame can break off.
+    for (path, whole) in [
+        (host.auth_socket(), Request::Login(login("carla")).encode().unwrap()),
+        (host.lookup_socket(), Request::Lookup(Lookup::PasswdByName("resi".to_owned())).encode().unwrap()),
+    ] {
+        for length in 0..whole.len() {
+            let mut socket = UnixStream::connect(&path).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            socket.write_all(&whole[..length]).unwrap();
+            socket.shutdown(Shutdown::Write).unwrap();
+            let mut reply = Vec::new();
+            socket.read_to_end(&mut reply).unwrap();
+            assert_eq!(reply, [0; 0], "{length} of {} bytes", whole.len());
+        }
+    }
+    // A login that is whole, and rubbish instead of the answer: no answer, and the end.
+    let mut stream = host.connect_auth();
+    begin(&mut stream, "carla");
+    stream.socket().write_all(&[0xff; 64]).unwrap();
+    assert!(matches!(stream.receive_reply(soon()), Ok(Reply::Verdict(Verdict::NoAnswer))));
+    assert!(stream.receive_reply(soon()).is_err());
     assert_eq!(host.log_in("carla", CODES[0]), granted("carla"));
 }
 

@@ -21,9 +21,11 @@ fn main() {
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let chosen =
         scenarios::ALL.iter().filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())));
-    let library = world::library_directory();
     let mut failures = 0;
     for (name, _) in chosen {
+        let module =
+            if *name == scenarios::PANICKING { world::panicking_module() } else { world::built_module() };
+        let library = world::library_directory(&module);
         let output = isolated(name).env("LD_LIBRARY_PATH", library.path()).output().expect("unshare(1) runs");
         let is_success = output.status.success();
         println!("test {name} ... {}", if is_success { "ok" } else { "FAILED" });

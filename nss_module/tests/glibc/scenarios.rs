@@ -1,18 +1,17 @@
 //! What must be true of the module in a program.
 
-#[cfg_attr(feature = "panic-in-entry-points", expect(dead_code, reason = "see ALL"))]
 mod lookups;
-#[cfg_attr(feature = "panic-in-entry-points", expect(dead_code, reason = "see ALL"))]
 mod processes;
 
-/// Every scenario by its name. A build whose entry points panic has just one.
-#[cfg(feature = "panic-in-entry-points")]
-pub(crate) const ALL: &[(&str, fn())] =
-    &[("a_panic_does_not_end_the_program", lookups::a_panic_does_not_end_the_program)];
+/// The scenario for which the module is a build whose entry points panic.
+pub(crate) const PANICKING: &str = "a_panic_does_not_end_the_program";
+/// The scenario that runs some of the others under valgrind.
+pub(crate) const UNDER_VALGRIND: &str = "lookups_are_clean_under_valgrind";
 
 /// Every scenario by its name.
-#[cfg(not(feature = "panic-in-entry-points"))]
 pub(crate) const ALL: &[(&str, fn())] = &[
+    (PANICKING, lookups::a_panic_does_not_end_the_program),
+    (UNDER_VALGRIND, processes::lookups_are_clean_under_valgrind),
     ("every_key_is_answered_from_the_map", lookups::every_key_is_answered_from_the_map),
     ("a_miss_goes_to_the_daemon", lookups::a_miss_goes_to_the_daemon),
     ("an_outage_is_no_absence", lookups::an_outage_is_no_absence),

@@ -17,10 +17,24 @@ pub(crate) fn built_module() -> PathBuf {
     executable.parent().expect("a directory").join("libnss_privacyidea.so")
 }
 
-/// A directory where the module has the name that glibc looks for.
-pub(crate) fn library_directory() -> tempfile::TempDir {
+/// A build of it whose entry points panic.
+pub(crate) fn panicking_module() -> PathBuf {
+    let target = built_module().with_file_name("panicking");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--offline", "--package", "nss-privacyidea", "--lib"])
+        .args(["--features", "panic-in-entry-points", "--target-dir"])
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo runs");
+    assert!(status.success());
+    target.join("debug/libnss_privacyidea.so")
+}
+
+/// A directory where `module` has the name that glibc looks for.
+pub(crate) fn library_directory(module: &Path) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
-    symlink(built_module(), directory.path().join("libnss_privacyidea.so.2")).expect("a link");
+    symlink(module, directory.path().join("libnss_privacyidea.so.2")).expect("a link");
     directory
 }
 

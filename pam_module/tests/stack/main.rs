@@ -12,5 +12,6 @@ mod conversation;
 mod daemon;
 mod errors;
 mod linking;
+mod memory;
 mod processes;
 mod verdicts;

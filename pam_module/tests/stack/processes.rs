@@ -351,31 +351,3 @@ fn a_daemon_that_goes_away_ends_no_host_program() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{:?} {text}", output.status);
 }
-
-/// The conversation leaves nothing behind: neither memory that is lost nor reads of what is not there.
-#[test]
-fn a_login_is_clean_under_valgrind() {
-    assert!(Command::new("valgrind").arg("--version").output().is_ok(), "install valgrind (tests/run does)");
-    let stack = Stack::new("debug");
-    let daemon = stack.serve(|mut stream| {
-        stream.receive_request(soon()).unwrap();
-        stream.send_reply(&Reply::Tell { text: "Hello.".to_owned(), error: false }, soon()).unwrap();
-        stream.send_reply(&Reply::Ask { text: "Code: ".to_owned(), echo: false }, soon()).unwrap();
-        stream.receive_request(soon()).unwrap();
-        stream.send_reply(&Reply::Verdict(granted("root")), soon()).unwrap();
-    });
-    let confdir = stack.confdir().into_string().unwrap();
-    let mut child = Command::new("valgrind")
-        .args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"])
-        .args(["--show-leak-kinds=definite,indirect,possible", "--error-exitcode=99", TRANSACTION])
-        .args(["--confdir", &confdir, "--phases", "authenticate,setcred", "test", "root"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"123456\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    daemon.join().unwrap();
-}

@@ -37,7 +37,7 @@ pub(super) fn every_key_is_answered_from_the_map() {
     assert_eq!(groups_of("carla", 5000), [5000], "a user in no group");
 }
 
-#[cfg(feature = "panic-in-entry-points")]
+/// With [`super::PANICKING`]'s build of the module.
 pub(super) fn a_panic_does_not_end_the_program() {
     publish_base(sample(fresh()));
     assert_eq!(passwd_by_name("alice"), Err(libc::EAGAIN));

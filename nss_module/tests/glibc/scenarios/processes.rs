@@ -48,6 +48,27 @@ pub(super) fn a_hit_makes_no_system_call() {
     assert_eq!(noticed & 0x7f, libc::SIGKILL);
 }
 
+/// Neither memory that is lost nor reads of what is not there: from the map, from the daemon, and with neither.
+pub(super) fn lookups_are_clean_under_valgrind() {
+    for scenario in [
+        "every_key_is_answered_from_the_map",
+        "a_miss_goes_to_the_daemon",
+        "an_outage_is_no_absence",
+        "damaged_and_malicious_maps_are_not_believed",
+        "enumeration_lists_both_files_where_allowed",
+    ] {
+        let output = Command::new("valgrind")
+            .args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"])
+            .args(["--show-leak-kinds=definite,indirect", "--error-exitcode=99"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--scenario", scenario])
+            .output()
+            .expect("install valgrind (tests/run does)");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{scenario}: {}\n{errors}", output.status);
+    }
+}
+
 /// A map in which everybody's numbers are `generation`.
 fn generation(generation: u32) -> Contents {
     let mut contents = Contents::listing(fresh());
