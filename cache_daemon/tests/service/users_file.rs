@@ -29,7 +29,10 @@ fn each_refused_line_is_told_once_and_published_nowhere() {
     std::fs::write(host.path("etc/privacyidea-host/users/passwd"), text).unwrap();
     let daemon = host.daemon();
     // Read twice: what was told is not told again.
-    assert!(matches!(host.administrate(&Command::CacheFlush { user: None }), Answer::Done));
+    assert!(matches!(
+        host.administrate(&Command::CacheFlush { user: None }),
+        Answer::Flushed { known: None }
+    ));
 
     let found = |lookup: Lookup| {
         let mut stream = host.connect_lookup();
