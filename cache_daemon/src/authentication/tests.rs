@@ -8,7 +8,10 @@ use privacyidea_contract::wire::{Login, Verdict};
 
 use super::*;
 use crate::directory::Account;
-use crate::server::{Answer, Check, Failure};
+use crate::server::{
+    Accepted, Answer, Challenge, Challenged, Check, Enrolment, Failure, Mode, Poll, Refill, Refilled,
+    TransactionId,
+};
 use crate::service::clock::FixedClock;
 use crate::settings;
 use crate::tokens::{Algorithm, Credential, Otp, PinHash, PinPosition, RecoveryCode, Token, hotp};
@@ -120,6 +123,14 @@ struct ScriptedServer(Mutex<VecDeque<Result<Answer, Failure>>>);
 impl Server for ScriptedServer {
     fn check(&self, _check: &Check<'_>) -> Result<Answer, Failure> {
         self.0.lock().unwrap().pop_front().expect("the server must not be asked here")
+    }
+
+    fn poll(&self, _transaction: &TransactionId) -> Result<Poll, Failure> {
+        unreachable!("nothing is polled")
+    }
+
+    fn refill(&self, _refill: &Refill<'_>) -> Result<Refilled, Failure> {
+        unreachable!("nothing is refilled")
     }
 
     fn reachable(&self) -> Result<(), Failure> {
