@@ -15,7 +15,7 @@ use cache_daemon::settings::Settings;
 use cache_daemon::store::State;
 use cache_daemon::tokens::hotp;
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Verdict};
+use privacyidea_contract::wire::{Login, Overrides, Verdict};
 
 const NOW: u64 = 1_800_000_000;
 const SEED: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
@@ -80,6 +80,7 @@ fn log_in(state: &State, typed: String, rhost: &str) -> Verdict {
         prompt: None,
         password: None,
         may_ask: true,
+        overrides: Overrides::default(),
     };
     let host = Host {
         settings: &Settings::default(),

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Reply, Request, Stream, StreamError, Verdict};
+use privacyidea_contract::variables::{is_exportable_value, is_exportable_variable};
+use privacyidea_contract::wire::{EXPORTS_MAX, Login, Reply, Request, Stream, StreamError, Verdict};
 
 use crate::codes::{Failure, Outcome, Phase};
 
@@ -23,7 +24,17 @@ pub(crate) trait Person {
     /// # Errors
     /// The person is gone.
     fn tell(&self, text: &str, error: bool) -> Result<(), NoAnswer>;
+
+    /// Hands `value` on to the session as the variable `name`.
+    ///
+    /// # Errors
+    /// The host program does not take it.
+    fn export(&self, name: &str, value: &str) -> Result<(), NotTaken>;
 }
+
+/// The host program does not take a variable.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotTaken;
 
 /// There is nobody, or nobody who answers.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,18 +79,67 @@ pub(crate) fn run(
                 return Err(Failure::OtherIdentity);
             }
             Reply::Verdict(verdict) => return Ok(verdict),
+            Reply::Export { name, value } if phase == Phase::Authentication => {
+                return granted_with(Variable { name, value }, &asked_about, stream, person, patience);
+            }
             Reply::NotAllowed => return Err(Failure::NotAllowed),
             Reply::Passwd(_)
             | Reply::Group(_)
             | Reply::Groups(_)
             | Reply::NotFound
             | Reply::Unavailable
-            | Reply::Document { .. } => {
+            | Reply::Document { .. }
+            | Reply::Export { .. } => {
                 return Err(Failure::Nonsense("it answers another question".to_owned()));
             }
         }
     }
     Err(Failure::Nonsense(format!("no verdict in {MESSAGES_MAX} messages")))
+}
+
+struct Variable {
+    name: String,
+    value: String,
+}
+
+/// The end of a login that is granted: variables, and the verdict, before which none of them is handed on. The daemon is
+/// not root, and a variable can be an order to a program of root: what may be in it is checked here, too.
+fn granted_with(
+    first: Variable,
+    user: &str,
+    stream: &mut Stream,
+    person: &impl Person,
+    patience: Duration,
+) -> Outcome {
+    let mut variables = vec![first];
+    loop {
+        let misplaced = |what: &str| Err(Failure::Nonsense(what.to_owned()));
+        match stream.receive_reply(Instant::now() + patience).map_err(failure)? {
+            Reply::Export { name, value } if variables.len() < EXPORTS_MAX => {
+                variables.push(Variable { name, value });
+            }
+            Reply::Export { .. } => return misplaced("it hands on too many variables"),
+            Reply::Verdict(Verdict::Granted { user: granted }) if granted != user => {
+                return Err(Failure::OtherIdentity);
+            }
+            Reply::Verdict(verdict @ Verdict::Granted { .. }) => {
+                return hand_on(&variables, person).map(|()| verdict);
+            }
+            _ => return misplaced("it hands on variables and does not grant the login"),
+        }
+    }
+}
+
+fn hand_on(variables: &[Variable], person: &impl Person) -> Result<(), Failure> {
+    let may_be = |it: &Variable| is_exportable_variable(&it.name) && is_exportable_value(&it.value);
+    if !variables.iter().all(may_be) {
+        return Err(Failure::Nonsense("it hands on a variable that may not be handed on".to_owned()));
+    }
+    for Variable { name, value } in variables {
+        let not_taken = |_| Failure::Nonsense(format!("libpam does not take its variable {name}"));
+        person.export(name, value).map_err(not_taken)?;
+    }
+    Ok(())
 }
 
 fn failure(error: StreamError) -> Failure {
@@ -97,6 +157,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::thread;
 
+    use privacyidea_contract::wire::Overrides;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(30);
@@ -105,11 +167,16 @@ mod tests {
     struct Scripted {
         answers: RefCell<Vec<&'static str>>,
         shown: RefCell<Vec<String>>,
+        exported: RefCell<Vec<String>>,
     }
 
     impl Scripted {
         fn new(answers: &[&'static str]) -> Self {
-            Self { answers: RefCell::new(answers.to_vec()), shown: RefCell::default() }
+            Self {
+                answers: RefCell::new(answers.to_vec()),
+                shown: RefCell::default(),
+                exported: RefCell::default(),
+            }
         }
     }
 
@@ -123,6 +190,11 @@ mod tests {
             self.shown.borrow_mut().push(text.to_owned());
             Ok(())
         }
+
+        fn export(&self, name: &str, value: &str) -> Result<(), NotTaken> {
+            self.exported.borrow_mut().push(format!("{name}={value}"));
+            if name == "REFUSED" { Err(NotTaken) } else { Ok(()) }
+        }
     }
 
     fn login(may_ask: bool) -> Login {
@@ -135,6 +207,7 @@ mod tests {
             prompt: None,
             password: None,
             may_ask,
+            overrides: Overrides::default(),
         }
     }
 
@@ -222,6 +295,9 @@ mod tests {
             fn tell(&self, _: &str, _: bool) -> Result<(), NoAnswer> {
                 Ok(())
             }
+            fn export(&self, _: &str, _: &str) -> Result<(), NotTaken> {
+                Err(NotTaken)
+            }
         }
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (gone, late) = std::sync::mpsc::channel();
@@ -270,6 +346,56 @@ mod tests {
         let (outcome, _) =
             with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), vec![Reply::NotAllowed]);
         assert_eq!(outcome, Err(Failure::NotAllowed));
+    }
+
+    fn export(name: &str, value: &str) -> Reply {
+        Reply::Export { name: name.to_owned(), value: value.to_owned() }
+    }
+
+    #[test]
+    fn variables_are_handed_on_with_the_grant() {
+        let person = Scripted::new(&["1"]);
+        let replies = vec![ask("Code: "), export("A_MAIL", "a@b"), export("A_NAME", "Alice"), granted()];
+        let (outcome, _) = with_daemon(Phase::Authentication, login(true), &person, replies);
+        assert!(matches!(outcome, Ok(Verdict::Granted { .. })), "{outcome:?}");
+        assert_eq!(*person.exported.borrow(), ["A_MAIL=a@b", "A_NAME=Alice"]);
+    }
+
+    #[test]
+    fn variables_without_a_grant_or_in_the_account_phase_are_nonsense() {
+        let other = Reply::Verdict(Verdict::Granted { user: "bob".to_owned() });
+        for (phase, end) in [
+            (Phase::Authentication, Reply::Verdict(Verdict::Refused)),
+            (Phase::Authentication, ask("Code: ")),
+            (Phase::Authentication, other),
+            (Phase::Account, granted()),
+        ] {
+            let person = Scripted::new(&["1"]);
+            let (outcome, _) = with_daemon(phase, login(true), &person, vec![export("A", "b"), end]);
+            assert!(matches!(outcome, Err(Failure::Nonsense(_) | Failure::OtherIdentity)), "{outcome:?}");
+            assert!(person.exported.borrow().is_empty() && person.shown.borrow().is_empty());
+        }
+        let person = Scripted::new(&[]);
+        let (outcome, _) = with_daemon(Phase::Authentication, login(true), &person, vec![export("A", "b")]);
+        assert!(matches!(outcome, Err(Failure::Unavailable(_))), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_daemon_cannot_give_orders_to_programs_of_root() {
+        for forbidden in [export("LD_PRELOAD", "/tmp/x.so"), export("PATH", "/tmp"), export("A", "b\nc")] {
+            let person = Scripted::new(&[]);
+            let replies = vec![export("A_MAIL", "a@b"), forbidden, granted()];
+            let (outcome, _) = with_daemon(Phase::Authentication, login(true), &person, replies);
+            assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
+            assert!(person.exported.borrow().is_empty(), "none of them");
+        }
+        let replies = std::iter::repeat_with(|| export("A", "b")).take(EXPORTS_MAX + 1).chain([granted()]);
+        let person = Scripted::new(&[]);
+        let (outcome, _) = with_daemon(Phase::Authentication, login(true), &person, replies.collect());
+        assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
+        let (outcome, _) =
+            with_daemon(Phase::Authentication, login(true), &person, vec![export("REFUSED", "b"), granted()]);
+        assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
     }
 
     #[test]

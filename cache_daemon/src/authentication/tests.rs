@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Verdict};
+use privacyidea_contract::wire::{Login, Overrides, Verdict};
 
 use super::*;
 use crate::directory::Account;
@@ -199,6 +199,7 @@ fn login(user: &str) -> Login {
         prompt: None,
         password: None,
         may_ask: true,
+        overrides: Overrides::default(),
     }
 }
 
