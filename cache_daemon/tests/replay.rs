@@ -48,6 +48,10 @@ impl Conversation for Types {
     fn tell(&mut self, _text: &str, _error: bool) -> Result<(), ConversationEnded> {
         Ok(())
     }
+
+    fn export(&mut self, _name: &str, _value: &str) -> Result<(), ConversationEnded> {
+        Ok(())
+    }
 }
 
 fn enrol(state: &State) {
@@ -87,6 +91,7 @@ fn log_in(state: &State, typed: String, rhost: &str) -> Verdict {
         state,
         accounts: &Everybody,
         server: None,
+        line_server: None,
         clock: &FixedClock::at(NOW),
         journal: &Nowhere,
         trusted_terminal: true,

@@ -51,6 +51,7 @@ struct Waiting {
     received: usize,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it comes from")]
 enum Progress {
     Incomplete,
     Complete(Request),
