@@ -354,7 +354,7 @@ fn event(seconds_ago: u64, text: &str) -> AuditRecord {
         service: "sshd".to_owned(),
         rhost: String::new(),
         tty: String::new(),
-        verdict: "refused".to_owned(),
+        verdict: Some("refused".to_owned()),
         method: None,
         token: None,
         granted: false,

@@ -10,9 +10,9 @@ use std::io::{Read, Write};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use cache_daemon::server::{Check, Client, Failure, Server};
+use cache_daemon::server::{Client, Failure, Server};
 use privacyidea_contract::Secret;
-use server_support::{Authority, Identity, check, client, is_accepted, settings};
+use server_support::{Authority, Identity, check, check_from, client, is_accepted, settings};
 use stub::{Stub, answer, send};
 
 const YES: &str = r#"{"jsonrpc":"2.0","result":{"status":true,"value":true,"authentication":"ACCEPT"}}"#;
@@ -38,6 +38,24 @@ fn failure_after(bytes: &[u8]) -> Failure {
     failure
 }
 
+/// What `nossl` on a PAM line means, and what nothing in the settings can say.
+#[test]
+fn any_certificate_is_taken_where_a_line_says_so_and_nowhere_else() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    for (name, days) in [("IP:127.0.0.1", 1), ("IP:127.0.0.1", -1), ("DNS:elsewhere.example.org", 1)] {
+        let stub = Stub::new(&authority.identity(name, days), |stream| {
+            send(stream, answer("200 OK", "application/json", YES).as_bytes());
+            true
+        });
+        let mut settings = settings(&stub.url(), &other.file());
+        let verified = check(&Client::new(&settings, "test"), "carla", "x");
+        assert!(matches!(verified, Err(Failure::Untrusted(_))), "{verified:?}");
+        assert!(stub.requests().is_empty(), "nothing was sent");
+        settings.any_certificate = true;
+        assert!(is_accepted(&check(&Client::new(&settings, "test"), "carla", "x")), "{name} {days}");
+    }
+}
+
 #[test]
 fn the_request_is_json_and_says_who_asks() {
     let authority = Authority::new();
@@ -46,7 +64,7 @@ fn the_request_is_json_and_says_who_asks() {
     settings.realm = Some("users".to_owned());
     let client = Client::new(&settings, "0123\r\nX-Evil: 1");
     for rhost in ["192.0.2.7", "client.example.org"] {
-        let answer = client.check(&Check { user: "müller", password: &Secret::from("a%41+b&ü\""), rhost });
+        let answer = check_from(&client, "müller", "a%41+b&ü\"", rhost);
         assert!(is_accepted(&answer), "{answer:?}");
     }
 
@@ -76,7 +94,7 @@ fn what_cannot_be_asked_is_refused_without_a_request() {
     let stub = saying(&authority, answer("200 OK", "application/json", YES));
     let client = client(&stub.url(), &authority.file());
     let not_utf8 = Secret::new(vec![b'p', 0xff, 0xfe]);
-    let refused = client.check(&Check { user: "carla", password: &not_utf8, rhost: "" });
+    let refused = check_from(&client, "carla", not_utf8, "");
     assert!(server_support::is_rejected(&refused), "{refused:?}");
     for user in ["", " carla", "carla "] {
         assert!(server_support::is_rejected(&check(&client, user, "x")), "{user:?}");

@@ -10,18 +10,14 @@ mod server_support;
 
 use std::time::{Duration, Instant};
 
-use cache_daemon::server::{Answer, Check, Client, Failure, Server};
+use cache_daemon::server::{Answer, Check, Client, Failure, Poll, Server, Step};
 use privacyidea_contract::Secret;
 use real::Real;
 use relay::Relay;
-use server_support::{check, client, is_accepted, is_rejected, settings};
+use server_support::{accepted_by, check, check_from, client, is_accepted, is_rejected, settings};
 
 fn real_client(real: &Real) -> Client {
     client(real.url(), real.ca_file())
-}
-
-fn accepted_by(serial: &str) -> Result<Answer, Failure> {
-    Ok(Answer::Accepted { serial: Some(serial.to_owned()) })
 }
 
 fn relay(real: &Real) -> (Relay, Client) {
@@ -89,8 +85,7 @@ fn a_server_that_hides_its_reasons_still_says_no() {
     let mut settings = settings(real.url(), real.ca_file());
     for realm in [None, Some("away".to_owned())] {
         settings.realm = realm;
-        let check = Check { user: "nobody-here", password: &Secret::from("x"), rhost: "10.66.0.1" };
-        let answer = Client::new(&settings, "test").check(&check);
+        let answer = check_from(&Client::new(&settings, "test"), "nobody-here", "x", "10.66.0.1");
         assert!(
             matches!(&answer, Ok(Answer::Rejected { reason }) if reason.contains("error 403")),
             "{answer:?}"
@@ -133,13 +128,23 @@ fn every_character_of_a_pin_arrives_as_typed() {
 #[test]
 fn a_challenge_comes_with_its_transaction() {
     let (real, _use) = Real::shared();
-    let answer = check(&real_client(real), "challenge", real.pin("challenge"));
-    let Ok(Answer::Challenge { transaction_id, message }) = answer else { panic!("{answer:?}") };
-    assert!(
-        transaction_id.len() >= 16 && transaction_id.bytes().all(|b| b.is_ascii_digit()),
-        "{transaction_id}"
-    );
-    assert_eq!(message, "please enter otp:");
+    let client = real_client(real);
+    let answer = check(&client, "challenge", real.pin("challenge"));
+    let Ok(Answer::Challenged(challenged)) = answer else { panic!("{answer:?}") };
+    let id = challenged.transaction.as_str();
+    assert!(id.len() >= 16 && id.bytes().all(|b| b.is_ascii_digit()), "{id}");
+    assert_eq!(challenged.message, "please enter otp:");
+    assert_eq!(client.poll(&challenged.transaction), Ok(Poll::Pending));
+    let otp = real.password("challenge").split_off(real.pin("challenge").len());
+    let check = Check {
+        user: "challenge",
+        realm: None,
+        password: &Secret::from(otp.as_str()),
+        step: Step::In(&challenged.transaction),
+        rhost: "",
+    };
+    assert!(is_accepted(&client.check(&check)));
+    assert!(is_rejected(&client.check(&check)), "a transaction is good once");
 }
 
 /// The realm `caseless` has a directory that finds `carla` when asked for `CARLA`, and says so.
@@ -150,7 +155,7 @@ fn a_user_that_the_server_accepts_by_another_name_is_rejected() {
     settings.realm = Some("caseless".to_owned());
     let caseless = Client::new(&settings, "test");
     let pin = real.fact("caseless_pin");
-    assert_eq!(check(&caseless, "carla", pin), accepted_by("CASELESS0"));
+    assert!(is_accepted(&check(&caseless, "carla", pin)));
     let answer = check(&caseless, "CARLA", pin);
     assert!(
         matches!(&answer, Ok(Answer::Rejected { reason }) if reason.contains("another name")),
@@ -168,7 +173,11 @@ fn a_name_that_the_server_splits_is_rejected() {
     let answer = check(&real_client(real), "carla@users", real.pin("carla"));
     assert!(matches!(&answer, Ok(Answer::Rejected { reason }) if reason.contains("split")), "{answer:?}");
     assert_eq!(check(&real_client(real), "carla@example.org", real.pin("carla")), Ok(Answer::UnknownUser));
-    assert_eq!(check(&real_client(real), "named", real.pin("named")), accepted_by("NAMED0"));
+    let answer = check(&real_client(real), "named", real.pin("named"));
+    let Ok(Answer::Accepted(accepted)) = answer else { panic!("{answer:?}") };
+    assert_eq!(accepted.serial.as_deref(), Some("NAMED0"));
+    assert_eq!(accepted.attributes["givenname"], ["Named"]);
+    assert!(!accepted.attributes.contains_key("cryptpass"), "{accepted:?}");
 }
 
 #[test]
@@ -184,9 +193,8 @@ fn a_directory_that_is_down_is_no_verdict() {
 fn the_server_sees_the_persons_address_and_who_asks() {
     let (real, _use) = Real::shared();
     let client = Client::new(&settings(real.url(), real.ca_file()), "audited");
-    let password = Secret::from(real.pin("audited"));
     let seen = |rhost: &str| {
-        let answer = client.check(&Check { user: "audited", password: &password, rhost });
+        let answer = check_from(&client, "audited", real.pin("audited"), rhost);
         assert_eq!(answer, accepted_by("AUDITED0"));
         let rows = real.audit(100);
         let row = rows.into_iter().find(|row| row["user"] == "audited").expect("a row of the check");

@@ -60,6 +60,7 @@ USERS = [
     ("müller", "müller-pin", [spass()]),
     ("named", "named-pin", [spass()]),
     ("audited", "audited-pin", [spass()]),
+    ("passed", "", []),
 ]
 
 
@@ -99,6 +100,9 @@ def policies():
     set_policy("challenge", scope="authentication", action="challenge_response=hotp", realm=REALM, user="challenge")
     set_policy("name_caseless", scope="authorization", action="add_user_in_response", realm="caseless")
     set_policy("name_named", scope="authorization", action="add_user_in_response", realm=REALM, user="named")
+    set_policy("where_named", scope="authorization", action="add_resolver_in_response", realm=REALM, user="named")
+    # A yes that names no token.
+    set_policy("passed", scope="authentication", action="passOnNoToken", realm=REALM, user="passed")
     # For clients of 10.66.0.0/16; a realm would not do: where the user is not found, policies of any realm match.
     set_policy("hushed", scope="authentication", action="hide_specific_error_message", client="10.66.0.0/16")
 

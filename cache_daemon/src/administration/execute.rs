@@ -129,7 +129,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::server::{Answer, Check, Failure};
+    use crate::server::{Answer, Check, Failure, Poll, Refill, Refilled, TransactionId};
 
     #[derive(Default)]
     struct Away(AtomicU32);
@@ -137,6 +137,14 @@ mod tests {
     impl Server for Away {
         fn check(&self, _check: &Check<'_>) -> Result<Answer, Failure> {
             Err(Failure::Unreachable("no route".to_owned()))
+        }
+
+        fn poll(&self, _transaction: &TransactionId) -> Result<Poll, Failure> {
+            unreachable!("nothing is polled")
+        }
+
+        fn refill(&self, _refill: &Refill<'_>) -> Result<Refilled, Failure> {
+            unreachable!("nothing is refilled")
         }
 
         fn reachable(&self) -> Result<(), Failure> {

@@ -262,8 +262,8 @@ pub struct AuditRecord {
     pub rhost: String,
     /// The terminal, may be empty.
     pub tty: String,
-    /// `granted`, `refused`, `locked`, `unavailable`, ...
-    pub verdict: String,
+    /// `granted`, `refused`, `locked`, `unavailable`, ...; none: something to know beside a login.
+    pub verdict: Option<String>,
     /// Who decided: `local-token`, `server`, ...; none: nobody looked at the answer.
     pub method: Option<String>,
     /// The serial of the token that let somebody in.

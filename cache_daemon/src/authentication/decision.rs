@@ -4,7 +4,7 @@ use privacyidea_contract::wire::{Login, Verdict};
 
 use super::local::{Finding, Refusal};
 use super::number::Number;
-use super::{Event, Host, Method, Subject};
+use super::{Conversation, Event, Host, Method, Subject};
 use crate::service::clock::UnixSeconds;
 use crate::store::StoreError;
 
@@ -16,28 +16,48 @@ pub(super) struct Decision {
     token: Option<String>,
     /// Whether the log may name the user.
     user_is_known: bool,
+    /// What a grant hands on to the session: names and values.
+    variables: Vec<(String, String)>,
 }
 
 impl Decision {
     /// Writes the decision down and gives its verdict.
     pub(super) fn record(self, login: &Login, host: &Host<'_>) -> Verdict {
         host.journal.record(&Event {
-            number: self.number.value(),
-            time: host.clock.now(),
-            user: self.user_is_known.then(|| login.user.clone()),
-            service: login.service.clone(),
-            rhost: login.rhost.clone(),
-            tty: login.tty.clone(),
-            text: self.text,
-            verdict: self.verdict.clone(),
+            verdict: Some(self.verdict.clone()),
             method: self.method,
             token: self.token,
+            ..event(self.number, self.text, self.user_is_known, login, host)
         });
         self.verdict
     }
 
+    /// [`record`](Self::record), and hands the variables of a grant on.
+    pub(super) fn conclude(
+        mut self,
+        login: &Login,
+        host: &Host<'_>,
+        conversation: &mut dyn Conversation,
+    ) -> Verdict {
+        let variables = std::mem::take(&mut self.variables);
+        let verdict = self.record(login, host);
+        for (name, value) in variables {
+            // Whoever has gone does not get the verdict either.
+            let Ok(()) = conversation.export(&name, &value) else { break };
+        }
+        verdict
+    }
+
     fn new(verdict: Verdict, number: Number, text: impl Into<String>) -> Self {
-        Self { verdict, number, text: text.into(), method: None, token: None, user_is_known: true }
+        Self {
+            verdict,
+            number,
+            text: text.into(),
+            method: None,
+            token: None,
+            user_is_known: true,
+            variables: Vec::new(),
+        }
     }
 
     /// Who has decided.
@@ -65,6 +85,22 @@ impl Decision {
         let text = format!("granted by the server{token}");
         let granted = Self::new(Verdict::Granted { user: user.to_owned() }, Number::GRANTED_BY_SERVER, text);
         Self { token: serial.map(str::to_owned), ..granted.by(Method::Server) }
+    }
+
+    /// The same, with variables for the session.
+    pub(super) fn handing_on(mut self, variables: Vec<(String, String)>) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    pub(super) fn no_token_named() -> Self {
+        let text = "refused, the server accepted without a token, and require-token is set";
+        Self::new(Verdict::Refused, Number::NO_TOKEN_NAMED, text)
+    }
+
+    pub(super) fn other_realm() -> Self {
+        let text = "refused, the server accepted a user of another realm";
+        Self::new(Verdict::Refused, Number::OTHER_REALM, text)
     }
 
     pub(super) fn known(user: &str) -> Self {
@@ -223,6 +259,26 @@ impl Decision {
             self.text = format!("{} (and {error})", self.text);
         }
         self
+    }
+}
+
+/// Writes down something beside the decision.
+pub(super) fn note(number: Number, text: &str, user_is_known: bool, login: &Login, host: &Host<'_>) {
+    host.journal.record(&event(number, text.to_owned(), user_is_known, login, host));
+}
+
+fn event(number: Number, text: String, user_is_known: bool, login: &Login, host: &Host<'_>) -> Event {
+    Event {
+        number: number.value(),
+        time: host.clock.now(),
+        user: user_is_known.then(|| login.user.clone()),
+        service: login.service.clone(),
+        rhost: login.rhost.clone(),
+        tty: login.tty.clone(),
+        text,
+        verdict: None,
+        method: None,
+        token: None,
     }
 }
 

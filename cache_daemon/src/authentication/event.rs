@@ -24,8 +24,8 @@ pub struct Event {
     pub tty: String,
     /// `granted, token TOTP0001`.
     pub text: String,
-    /// How it ended.
-    pub verdict: Verdict,
+    /// How it ended; none: something to know beside a login.
+    pub verdict: Option<Verdict>,
     /// What has decided about the answer; none: nothing looked at it.
     pub method: Option<Method>,
     /// The serial of the token that let somebody in, where it is known.
@@ -56,13 +56,13 @@ impl Event {
     /// Whether access was given.
     #[must_use]
     pub fn is_granted(&self) -> bool {
-        matches!(self.verdict, Verdict::Granted { .. })
+        matches!(self.verdict, Some(Verdict::Granted { .. }))
     }
 
     /// The verdict as it stands in the audit table.
     #[must_use]
-    pub fn verdict_word(&self) -> &'static str {
-        match self.verdict {
+    pub fn verdict_word(&self) -> Option<&'static str> {
+        Some(match self.verdict.as_ref()? {
             Verdict::Granted { .. } => "granted",
             Verdict::Refused => "refused",
             Verdict::UnknownUser => "unknown-user",
@@ -72,7 +72,7 @@ impl Event {
             Verdict::Failed => "failed",
             Verdict::OutOfScope => "out-of-scope",
             Verdict::NoAnswer => "no-answer",
-        }
+        })
     }
 }
 

@@ -8,11 +8,12 @@ use privacyidea_contract::wire::{Login, Verdict};
 use crate::directory::Accounts;
 use crate::server::Server;
 use crate::service::clock::Clock;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::store::State;
 
 mod decision;
 mod event;
+mod identity;
 mod local;
 mod number;
 mod remote;
@@ -21,6 +22,7 @@ mod throttle;
 
 use decision::Decision;
 pub use event::{Event, Journal, Method};
+pub use identity::{ignore_line, refuse_line};
 use local::Local;
 use subject::{Scope, Subject};
 
@@ -37,6 +39,12 @@ pub trait Conversation {
     /// # Errors
     /// The person went away.
     fn tell(&mut self, text: &str, error: bool) -> Result<(), ConversationEnded>;
+
+    /// Hands `value` on to the session as the variable `name`; the login is granted.
+    ///
+    /// # Errors
+    /// The person went away.
+    fn export(&mut self, name: &str, value: &str) -> Result<(), ConversationEnded>;
 }
 
 /// There is nobody to talk to any more.
@@ -51,8 +59,10 @@ pub struct Host<'a> {
     pub state: &'a State,
     /// Whose account a name is.
     pub accounts: &'a dyn Accounts,
-    /// The server, if one is configured.
+    /// The server, if one is configured or the PAM line names one.
     pub server: Option<&'a dyn Server>,
+    /// What `server` is, where the PAM line names it: the settings' server is not asked then.
+    pub line_server: Option<&'a settings::Server>,
     /// The time of day.
     pub clock: &'a dyn Clock,
     /// Where decisions are written down.
@@ -61,9 +71,17 @@ pub struct Host<'a> {
     pub trusted_terminal: bool,
 }
 
+impl Host<'_> {
+    /// What is known of [`server`](Self::server).
+    fn server_settings(&self) -> Option<&settings::Server> {
+        self.line_server.or(self.settings.server.as_ref())
+    }
+}
+
 /// Authenticates: a code from the person, checked against the local tokens, then against the server.
 pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) -> Verdict {
     let subject = Subject::of(login, host);
+    identity::announce(&subject, login, host);
     let decision = match &login.password {
         Some(password) => {
             let first = decide(&subject, host, password, Origin::EarlierModule);
@@ -79,7 +97,7 @@ pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) 
         None if login.may_ask => ask_and_decide(login, &subject, host, conversation, Origin::Prompt),
         None => Decision::nothing_typed_before(),
     };
-    decision.record(login, host)
+    decision.conclude(login, host, conversation)
 }
 
 /// PAM's account phase: whether somebody who has authenticated, by whatever means, may use the host now.

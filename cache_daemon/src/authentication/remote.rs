@@ -3,8 +3,8 @@
 use privacyidea_contract::Secret;
 
 use super::local::{self, Refusal};
-use super::{Decision, Host, Subject};
-use crate::server::{Answer, Check, Failure, Server};
+use super::{Decision, Host, Subject, identity};
+use crate::server::{Answer, Check, Failure, Server, Step};
 
 pub(super) fn check(
     server: &dyn Server,
@@ -13,14 +13,22 @@ pub(super) fn check(
     answer: &Secret,
     refusal: &Refusal,
 ) -> Decision {
-    let check = Check { user: subject.name, password: answer, rhost: subject.rhost };
+    let check = Check {
+        user: subject.asked.user,
+        realm: subject.asked.realm,
+        password: answer,
+        step: Step::First,
+        rhost: subject.rhost,
+    };
     match server.check(&check) {
         // If the failcount cannot be set back, the login stands all the same: the server has consumed the code.
-        Ok(Answer::Accepted { serial }) => Decision::granted_by_server(subject.name, serial.as_deref())
-            .despite(local::forget(subject, host, refusal)),
+        Ok(Answer::Accepted(accepted)) => match identity::accept(subject, host, &accepted) {
+            granted if granted.is_granted() => granted.despite(local::forget(subject, host, refusal)),
+            refused => refused,
+        },
         Ok(Answer::Rejected { reason }) => Decision::refused_by_server(&reason),
         Ok(Answer::UnknownUser) => Decision::unknown_to_the_server(),
-        Ok(Answer::Challenge { message, .. }) => second_step(&message),
+        Ok(Answer::Challenged(challenged)) => second_step(&challenged.message),
         Err(failure) => undecided(&failure).despite(local::excuse(subject, host, refusal)),
     }
 }

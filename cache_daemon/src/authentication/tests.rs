@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Verdict};
+use privacyidea_contract::wire::{Login, Overrides, Verdict};
 
 use super::*;
 use crate::directory::Account;
-use crate::server::{Answer, Check, Failure};
+use crate::server::{
+    Accepted, Answer, Challenge, Challenged, Check, Enrolment, Failure, Mode, Poll, Refill, Refilled,
+    TransactionId,
+};
 use crate::service::clock::FixedClock;
 use crate::settings;
 use crate::tokens::{Algorithm, Credential, Otp, PinHash, PinPosition, RecoveryCode, Token, hotp};
@@ -16,6 +19,7 @@ use crate::tokens::{Algorithm, Credential, Otp, PinHash, PinPosition, RecoveryCo
 mod console;
 mod cost;
 mod first_pass;
+mod identity;
 mod lockout;
 mod remote;
 mod replay;
@@ -32,6 +36,7 @@ struct Rig {
     server: Option<ScriptedServer>,
     events: Mutex<Vec<Event>>,
     trusted_terminal: bool,
+    line_server: Option<settings::Server>,
 }
 
 impl Rig {
@@ -46,6 +51,7 @@ impl Rig {
             server: None,
             events: Mutex::default(),
             trusted_terminal: true,
+            line_server: None,
         }
     }
 
@@ -53,7 +59,10 @@ impl Rig {
         let settings = Settings { server: Some(server_settings()), ..Settings::default() };
         Self {
             settings,
-            server: Some(ScriptedServer(Mutex::new(answers.into_iter().collect()))),
+            server: Some(ScriptedServer {
+                answers: Mutex::new(answers.into_iter().collect()),
+                asked: Mutex::default(),
+            }),
             ..Self::new()
         }
     }
@@ -75,6 +84,7 @@ impl Rig {
             clock: &self.clock,
             journal: self,
             trusted_terminal: self.trusted_terminal,
+            line_server: self.line_server.as_ref(),
         }
     }
 
@@ -115,11 +125,24 @@ impl Accounts for Known {
 }
 
 /// Answers in order; every check must have been expected, and every answer be used.
-struct ScriptedServer(Mutex<VecDeque<Result<Answer, Failure>>>);
+struct ScriptedServer {
+    answers: Mutex<VecDeque<Result<Answer, Failure>>>,
+    /// Name and realm of each check.
+    asked: Mutex<Vec<(String, Option<String>)>>,
+}
 
 impl Server for ScriptedServer {
-    fn check(&self, _check: &Check<'_>) -> Result<Answer, Failure> {
-        self.0.lock().unwrap().pop_front().expect("the server must not be asked here")
+    fn check(&self, check: &Check<'_>) -> Result<Answer, Failure> {
+        self.asked.lock().unwrap().push((check.user.to_owned(), check.realm.map(str::to_owned)));
+        self.answers.lock().unwrap().pop_front().expect("the server must not be asked here")
+    }
+
+    fn poll(&self, _transaction: &TransactionId) -> Result<Poll, Failure> {
+        unreachable!("nothing is polled")
+    }
+
+    fn refill(&self, _refill: &Refill<'_>) -> Result<Refilled, Failure> {
+        unreachable!("nothing is refilled")
     }
 
     fn reachable(&self) -> Result<(), Failure> {
@@ -130,7 +153,7 @@ impl Server for ScriptedServer {
 impl Drop for ScriptedServer {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert!(self.0.lock().unwrap().is_empty(), "the server was not asked");
+            assert!(self.answers.lock().unwrap().is_empty(), "the server was not asked");
         }
     }
 }
@@ -139,11 +162,12 @@ impl Drop for ScriptedServer {
 struct Script {
     answers: VecDeque<String>,
     prompts: Vec<String>,
+    exported: Vec<String>,
 }
 
 impl Script {
     fn answers<const N: usize>(answers: [&str; N]) -> Self {
-        Self { answers: answers.map(str::to_owned).into(), prompts: Vec::new() }
+        Self { answers: answers.map(str::to_owned).into(), prompts: Vec::new(), exported: Vec::new() }
     }
 }
 
@@ -155,6 +179,11 @@ impl Conversation for Script {
     }
 
     fn tell(&mut self, _text: &str, _error: bool) -> Result<(), ConversationEnded> {
+        Ok(())
+    }
+
+    fn export(&mut self, name: &str, value: &str) -> Result<(), ConversationEnded> {
+        self.exported.push(format!("{name}={value}"));
         Ok(())
     }
 }
@@ -175,6 +204,7 @@ fn server_settings() -> settings::Server {
         connect_timeout: std::time::Duration::from_secs(5),
         timeout: std::time::Duration::from_secs(10),
         local_accounts: false,
+        any_certificate: false,
     }
 }
 
@@ -188,6 +218,7 @@ fn login(user: &str) -> Login {
         prompt: None,
         password: None,
         may_ask: true,
+        overrides: Overrides::default(),
     }
 }
 

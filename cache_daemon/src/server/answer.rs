@@ -3,10 +3,12 @@
 //! Shapes are those of privacyIDEA 3.14 (`api/lib/utils.py`, `send_result` and `send_error`); `docs/privacyidea.md`
 //! has the table. Texts of the server are translated and changed by its administrators: none is ever compared.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Answer, Failure, for_the_log, printable};
+use super::{Accepted, Answer, Challenged, Failure, OfflineBatch, Poll, Refilled, for_the_log, printable};
 
 /// An HTTP answer, read whole.
 pub(super) struct Reply<'a> {
@@ -31,6 +33,8 @@ struct Envelope {
     result: Outcome,
     #[serde(default)]
     detail: Option<Value>,
+    #[serde(default)]
+    auth_items: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -62,22 +66,64 @@ pub(super) fn read_check(user: &str, reply: &Reply<'_>) -> Result<Answer, Failur
     if let Some(error) = refused_request(&envelope)? {
         return verdict_of_error(reply.status, error);
     }
-    if reply.status != 200 {
-        return Err(rubbish(reply, "a result that does not go with that status"));
-    }
-    let Some(Value::Bool(value)) = envelope.result.value else {
-        return Err(rubbish(reply, "a result that is neither true nor false"));
-    };
+    let value = yes_or_no(reply, &envelope)?;
     let detail = Detail(envelope.detail.as_ref());
     match (value, envelope.result.authentication.as_deref()) {
-        (true, None | Some("ACCEPT")) => Ok(accepted(user, &detail)),
+        (true, None | Some("ACCEPT")) => Ok(accepted(user, &detail, envelope.auth_items.as_ref())),
         (true, Some(_)) | (false, Some("ACCEPT")) => {
             Err(rubbish(reply, "a result that contradicts its `authentication`"))
         }
         // Servers before 3.6 do not say `authentication`: there the transaction alone makes the challenge.
-        (false, None | Some("CHALLENGE")) => Ok(challenge(&detail)),
+        (false, None | Some("CHALLENGE")) => Ok(match Challenged::read(&detail) {
+            Some(challenged) => Answer::Challenged(challenged),
+            None => Answer::Rejected { reason: for_the_log(detail.text("message")) },
+        }),
         (false, Some(_)) => Ok(Answer::Rejected { reason: for_the_log(detail.text("message")) }),
     }
+}
+
+/// Reads the answer to `GET /validate/polltransaction`.
+///
+/// # Errors
+/// As [`read_check`]; an error in privacyIDEA's form is [`Failure::Unable`].
+pub(super) fn read_poll(reply: &Reply<'_>) -> Result<Poll, Failure> {
+    let envelope = open(reply)?;
+    if let Some(error) = refused_request(&envelope)? {
+        return Err(Failure::Unable(describe(reply.status, error)));
+    }
+    let value = yes_or_no(reply, &envelope)?;
+    // `authentication` says REJECT while the challenge is pending.
+    match (value, Detail(envelope.detail.as_ref()).optional("challenge_status")) {
+        // Servers before 3.9 do not say the status.
+        (true, None | Some("accept")) => Ok(Poll::Accepted),
+        (false, Some("declined")) => Ok(Poll::Declined),
+        (false, Some("cancelled")) => Ok(Poll::Cancelled),
+        (false, Some("accept")) | (true, Some(_)) => {
+            Err(rubbish(reply, "a result that contradicts its `challenge_status`"))
+        }
+        (false, _) => Ok(Poll::Pending),
+    }
+}
+
+/// Reads the answer to `POST /validate/offlinerefill` for the token `serial`.
+///
+/// # Errors
+/// As [`read_check`].
+pub(super) fn read_refill(serial: &str, reply: &Reply<'_>) -> Result<Refilled, Failure> {
+    let envelope = open(reply)?;
+    if let Some(error) = refused_request(&envelope)? {
+        // 905 and, where the reasons are hidden, 401: disabled, revoked, no longer offline, a dead refill token.
+        return match verdict_of_error(reply.status, error)? {
+            Answer::Rejected { reason } => Ok(Refilled::Dropped { reason }),
+            _ => Ok(Refilled::Dropped { reason: describe(reply.status, error) }),
+        };
+    }
+    if !yes_or_no(reply, &envelope)? {
+        return Ok(Refilled::Dropped { reason: String::new() });
+    }
+    let batches = OfflineBatch::read(envelope.auth_items.as_ref());
+    let batch = batches.into_iter().find(|batch| batch.serial == serial);
+    batch.map(Refilled::Batch).ok_or_else(|| rubbish(reply, "a refill without values of that token"))
 }
 
 /// Reads the answer to `GET /healthz/livez`: anything in privacyIDEA's form will do.
@@ -90,6 +136,16 @@ pub(super) fn read_health(reply: &Reply<'_>) -> Result<(), Failure> {
         Some(error) => Err(Failure::Unable(describe(reply.status, error))),
         None if reply.status == 200 => Ok(()),
         None => Err(Failure::Unable(format!("HTTP {}", reply.status))),
+    }
+}
+
+fn yes_or_no(reply: &Reply<'_>, envelope: &Envelope) -> Result<bool, Failure> {
+    if reply.status != 200 {
+        return Err(rubbish(reply, "a result that does not go with that status"));
+    }
+    match envelope.result.value {
+        Some(Value::Bool(value)) => Ok(value),
+        _ => Err(rubbish(reply, "a result that is neither true nor false")),
     }
 }
 
@@ -147,7 +203,7 @@ fn rubbish(reply: &Reply<'_>, what: &str) -> Failure {
 /// Directories match names without case, and privacyIDEA splits `name@realm` (and `REALM\name`): the user it
 /// accepted may be another one than ours. It says which one only under the policy `add_user_in_response`. A name that
 /// it would split is therefore believed only if confirmed.
-fn accepted(user: &str, detail: &Detail<'_>) -> Answer {
+fn accepted(user: &str, detail: &Detail<'_>, auth_items: Option<&Value>) -> Answer {
     let confirmed = detail.field("user").and_then(|user| user.get("username"));
     let reason = match confirmed {
         Some(name) if name.as_str() == Some(user) => None,
@@ -160,42 +216,71 @@ fn accepted(user: &str, detail: &Detail<'_>) -> Answer {
     };
     match reason {
         Some(reason) => Answer::Rejected { reason: reason.to_owned() },
-        None => Answer::Accepted { serial: detail.optional("serial").map(for_the_log) },
+        None => Answer::Accepted(Accepted {
+            serial: detail.optional("serial").map(for_the_log),
+            attributes: attributes(detail),
+            offline: OfflineBatch::read(auth_items),
+        }),
     }
 }
 
-/// A challenge without a transaction cannot be answered (policy `no_detail_on_fail` hides it): a refusal.
-fn challenge(detail: &Detail<'_>) -> Answer {
-    match detail.optional("transaction_id").filter(|id| is_transaction_id(id)) {
-        Some(id) => Answer::Challenge {
-            transaction_id: id.to_owned(),
-            message: printable(detail.text("message"), MESSAGE_LENGTH_MAX),
-        },
-        None => Answer::Rejected { reason: for_the_log(detail.text("message")) },
-    }
+/// More attributes of a user are not read, nor more values of one.
+const ATTRIBUTES_MAX: usize = 64;
+/// What resolvers call a password's hash (`lib/resolvers/`): nobody's business here.
+const SECRET: [&str; 2] = ["password", "cryptpass"];
+/// Longer values are cut, in characters.
+const ATTRIBUTE_LENGTH_MAX: usize = 1000;
+
+/// What the server says of the user beside the name.
+fn attributes(detail: &Detail<'_>) -> BTreeMap<String, Vec<String>> {
+    let of_the_user = detail.field("user").and_then(Value::as_object).into_iter().flatten();
+    let named =
+        of_the_user.map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| !SECRET.contains(name));
+    let beside = [("realm", "user-realm"), ("resolver", "user-resolver")];
+    let beside = beside.into_iter().filter_map(|(name, field)| Some((name, detail.field(field)?)));
+    named
+        .take(ATTRIBUTES_MAX)
+        .chain(beside)
+        .map(|(name, value)| (for_the_log(name), values(value)))
+        .filter(|(name, values)| !name.is_empty() && !values.is_empty())
+        .collect()
 }
 
-/// Longer texts for the person are cut, in characters.
-const MESSAGE_LENGTH_MAX: usize = 1000;
+/// Texts and numbers as texts, a list as several.
+fn values(value: &Value) -> Vec<String> {
+    let texts: Vec<String> = match value {
+        Value::Array(several) => several.iter().take(ATTRIBUTES_MAX).filter_map(text).collect(),
+        one => text(one).into_iter().collect(),
+    };
+    texts
+        .into_iter()
+        .map(|text| printable(&text, ATTRIBUTE_LENGTH_MAX))
+        .filter(|text| !text.is_empty())
+        .collect()
+}
 
-/// 20 digits today; nothing that could be more than an identifier is sent back.
-fn is_transaction_id(id: &str) -> bool {
-    (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
 }
 
 /// `detail`, which may be absent, null, or without the field (policies hide it).
-struct Detail<'a>(Option<&'a Value>);
+pub(super) struct Detail<'a>(pub(super) Option<&'a Value>);
 
 impl<'a> Detail<'a> {
-    fn field(&self, name: &str) -> Option<&'a Value> {
+    pub(super) fn field(&self, name: &str) -> Option<&'a Value> {
         self.0.and_then(|detail| detail.get(name)).filter(|value| !value.is_null())
     }
 
-    fn optional(&self, name: &str) -> Option<&'a str> {
+    pub(super) fn optional(&self, name: &str) -> Option<&'a str> {
         self.field(name).and_then(Value::as_str)
     }
 
-    fn text(&self, name: &str) -> &'a str {
+    pub(super) fn text(&self, name: &str) -> &'a str {
         self.optional(name).unwrap_or_default()
     }
 }

@@ -5,12 +5,14 @@ use std::net::IpAddr;
 
 use once_cell::sync::OnceCell;
 use serde::Serialize;
+use ureq::RequestBuilder;
 use ureq::http::{Response, header};
+use ureq::typestate::WithBody;
 use zeroize::Zeroizing;
 
-use super::answer::{Reply, read_check, read_health};
+use super::answer::{Reply, read_check, read_health, read_poll, read_refill};
 use super::failure::{Stage, sort};
-use super::{Answer, Check, Failure, Server, agent, computer};
+use super::{Answer, Check, Failure, Poll, Refill, Refilled, Server, Step, TransactionId, agent, computer};
 use crate::settings;
 
 /// Longest answer that is read, in bytes; real ones have one or two thousand (a QR code in a challenge: 30 thousand).
@@ -34,7 +36,19 @@ struct CheckBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     realm: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    transaction_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancel_enrollment: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<IpAddr>,
+}
+
+/// The body of `POST /validate/offlinerefill`.
+#[derive(Serialize)]
+struct RefillBody<'a> {
+    serial: &'a str,
+    refilltoken: &'a str,
+    pass: &'a str,
 }
 
 impl Client {
@@ -56,6 +70,11 @@ impl Client {
         self.agent.get_or_try_init(|| agent::open(&self.settings, &self.user_agent))
     }
 
+    /// A request with a body in JSON.
+    fn post(&self, path: &str) -> Result<RequestBuilder<WithBody>, Failure> {
+        Ok(self.agent()?.post(self.url(path)).header(header::CONTENT_TYPE, "application/json"))
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.settings.url)
     }
@@ -73,15 +92,43 @@ impl Server for Client {
             return Ok(Answer::Rejected { reason: "no such name can be asked for".to_owned() });
         }
         let client = client_address(check.rhost);
-        let body = CheckBody { user: check.user, pass, realm: self.settings.realm.as_deref(), client };
-        let body = serialize(&body);
-        let mut request =
-            self.agent()?.post(self.url("/validate/check")).header(header::CONTENT_TYPE, "application/json");
+        let (transaction, cancels) = match check.step {
+            Step::First => (None, false),
+            Step::In(transaction) => (Some(transaction), false),
+            Step::DeclineEnrolment(transaction) => (Some(transaction), true),
+        };
+        let body = serialize(&CheckBody {
+            user: check.user,
+            pass,
+            realm: check.realm.or(self.settings.realm.as_deref()),
+            transaction_id: transaction.map(TransactionId::as_str),
+            cancel_enrollment: cancels.then_some(1),
+            client,
+        });
+        let mut request = self.post("/validate/check")?;
         if let Some(address) = client {
             request = request.header("X-Forwarded-For", address.to_string());
         }
         let answer = request.send(&body[..]).map_err(|error| sort(error, Stage::Asking))?;
         read(answer, |reply| read_check(check.user, reply))
+    }
+
+    fn poll(&self, transaction: &TransactionId) -> Result<Poll, Failure> {
+        // Nothing of it needs escaping.
+        let url = self.url(&format!("/validate/polltransaction?transaction_id={transaction}"));
+        let answer = self.agent()?.get(url).call().map_err(|error| sort(error, Stage::Asking))?;
+        read(answer, read_poll)
+    }
+
+    fn refill(&self, refill: &Refill<'_>) -> Result<Refilled, Failure> {
+        let Ok(pass) = std::str::from_utf8(refill.password.expose()) else {
+            return Ok(Refilled::Dropped { reason: "the password is not UTF-8".to_owned() });
+        };
+        let body =
+            serialize(&RefillBody { serial: refill.serial, refilltoken: refill.refill_token.expose(), pass });
+        let request = self.post("/validate/offlinerefill")?;
+        let answer = request.send(&body[..]).map_err(|error| sort(error, Stage::Asking))?;
+        read(answer, |reply| read_refill(refill.serial, reply))
     }
 
     fn reachable(&self) -> Result<(), Failure> {
@@ -104,12 +151,26 @@ impl fmt::Debug for Client {
 /// The JSON in a buffer that is wiped and, being large enough from the start, leaves no copies behind by growing.
 /// (ureq and rustls have buffers of their own, which are not wiped: the daemon's memory as a whole is kept from
 /// being dumped.)
-fn serialize(body: &CheckBody<'_>) -> Zeroizing<Vec<u8>> {
-    // One byte becomes six at most (`\u0000`).
-    let texts = body.user.len() + body.pass.len() + body.realm.map_or(0, str::len);
-    let mut buffer = Zeroizing::new(Vec::with_capacity(6 * texts + 128));
+fn serialize(body: &impl Serialize) -> Zeroizing<Vec<u8>> {
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, body).expect("strings are always written");
+    let mut buffer = Zeroizing::new(Vec::with_capacity(length.0));
     serde_json::to_writer(&mut *buffer, body).expect("strings are always written to memory");
     buffer
+}
+
+/// Counts what is written to it.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// PAM_RHOST as the server's `client`, if it is an address that means the same host there as here.
@@ -160,15 +221,30 @@ mod tests {
 
     #[test]
     fn the_body_is_json_and_its_buffer_never_grew() {
-        let body = CheckBody { user: "carla", pass: "\0\u{1}\"\\%41+&ü€", realm: None, client: None };
+        let body = CheckBody {
+            user: "carla",
+            pass: "\0\u{1}\"\\%41+&ü€",
+            realm: None,
+            transaction_id: None,
+            cancel_enrollment: None,
+            client: None,
+        };
         let buffer = serialize(&body);
         let read: serde_json::Value = serde_json::from_slice(&buffer).expect("JSON");
         assert_eq!(read, serde_json::json!({"user": "carla", "pass": "\0\u{1}\"\\%41+&ü€"}));
 
         let pass = "\0".repeat(512);
-        let body =
-            CheckBody { user: "carla", pass: &pass, realm: Some("r"), client: client_address("2001:db8::1") };
-        let wanted = 6 * (5 + 512 + 1) + 128;
-        assert_eq!(serialize(&body).capacity(), wanted);
+        let full = CheckBody {
+            pass: &pass,
+            realm: Some("r"),
+            transaction_id: Some("1"),
+            cancel_enrollment: Some(1),
+            client: client_address("2001:db8::1"),
+            ..body
+        };
+        let buffer = serialize(&full);
+        assert_eq!(buffer.capacity(), buffer.len());
+        let read: serde_json::Value = serde_json::from_slice(&buffer).expect("JSON");
+        assert_eq!((&read["transaction_id"], &read["cancel_enrollment"]), (&"1".into(), &1.into()));
     }
 }

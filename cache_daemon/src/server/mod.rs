@@ -2,51 +2,75 @@
 //!
 //! `docs/privacyidea.md` says what is sent and what each answer means.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use privacyidea_contract::Secret;
 
 mod agent;
 mod answer;
+mod challenge;
 mod client;
 mod computer;
 mod failure;
+mod offline;
 
+pub use challenge::{Challenge, Challenged, Enrolment, Mode, Poll, TransactionId};
 pub use client::Client;
 pub use computer::computer_name;
+pub use offline::{OfflineBatch, Refill, RefillToken, Refilled};
 
 /// Who is checked, and from where.
 pub struct Check<'a> {
     /// The login name, as PAM has it.
     pub user: &'a str,
+    /// Where the user is looked for; none: the settings' realm, else the server's default.
+    pub realm: Option<&'a str>,
     /// What was typed, unchanged.
     pub password: &'a Secret,
+    /// Which step of the login this is.
+    pub step: Step<'a>,
     /// PAM_RHOST; sent as the client only if it is an IP address.
     pub rhost: &'a str,
+}
+
+/// A login is one check or several.
+#[derive(Clone, Copy)]
+pub enum Step<'a> {
+    /// A password on its own.
+    First,
+    /// An answer to a challenge; an empty one finishes what was answered on another device.
+    In(&'a TransactionId),
+    /// The person does not want to enrol a token now ([`Enrolment::Optional`]).
+    DeclineEnrolment(&'a TransactionId),
 }
 
 /// What the server answered. An answer, whatever it says, is never an outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// `status` and `value` are true.
-    Accepted {
-        /// The token, where the server says it.
-        serial: Option<String>,
-    },
+    Accepted(Accepted),
     /// The server says no; `reason` is its own text, for the log only, stripped of control characters.
     Rejected {
         /// For the log; may be empty.
         reason: String,
     },
-    /// The server wants a second step.
-    Challenge {
-        /// The transaction to answer in.
-        transaction_id: String,
-        /// The server's text for the person.
-        message: String,
-    },
+    /// The server wants a further step.
+    Challenged(Challenged),
     /// The server does not know the user in this realm (904).
     UnknownUser,
+}
+
+/// What comes with a yes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// The token, where the server says it: not for `passthru` and its like, nor under `no_detail_on_success`.
+    pub serial: Option<String>,
+    /// The user's attributes by their names on the server (policy `add_user_in_response`), with `realm` and `resolver`
+    /// of the user; those that are empty are left out. Printable.
+    pub attributes: BTreeMap<String, Vec<String>>,
+    /// Values for logins without the server.
+    pub offline: Vec<OfflineBatch>,
 }
 
 /// Why there was no answer to the question.
@@ -83,6 +107,18 @@ pub trait Server: Send + Sync {
     /// # Errors
     /// [`Failure`]: neither yes nor no.
     fn check(&self, check: &Check<'_>) -> Result<Answer, Failure>;
+
+    /// `GET /validate/polltransaction`: whether a challenge has been answered on another device. It never is a login.
+    ///
+    /// # Errors
+    /// [`Failure`]: it cannot be told.
+    fn poll(&self, transaction: &TransactionId) -> Result<Poll, Failure>;
+
+    /// `POST /validate/offlinerefill`.
+    ///
+    /// # Errors
+    /// [`Failure`]: nothing has changed, or an answer was lost, and with it the next refill.
+    fn refill(&self, refill: &Refill<'_>) -> Result<Refilled, Failure>;
 
     /// Whether the server answers at all, for `privacyidea-host status`.
     ///

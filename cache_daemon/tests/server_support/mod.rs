@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cache_daemon::server::{Answer, Check, Client, Failure, Server};
+use cache_daemon::server::{Accepted, Answer, Check, Client, Failure, Server, Step};
 use cache_daemon::settings;
 use privacyidea_contract::Secret;
 
@@ -20,6 +20,7 @@ pub(crate) fn settings(url: &str, ca_file: &Path) -> settings::Server {
         connect_timeout: PATIENCE,
         timeout: PATIENCE,
         local_accounts: false,
+        any_certificate: false,
     }
 }
 
@@ -28,11 +29,25 @@ pub(crate) fn client(url: &str, ca_file: &Path) -> Client {
 }
 
 pub(crate) fn check(client: &Client, user: &str, password: &str) -> Result<Answer, Failure> {
-    client.check(&Check { user, password: &Secret::from(password), rhost: "" })
+    check_from(client, user, password, "")
+}
+
+pub(crate) fn check_from(
+    client: &Client,
+    user: &str,
+    password: impl Into<Secret>,
+    rhost: &str,
+) -> Result<Answer, Failure> {
+    let password = password.into();
+    client.check(&Check { user, realm: None, password: &password, step: Step::First, rhost })
+}
+
+pub(crate) fn accepted_by(serial: &str) -> Result<Answer, Failure> {
+    Ok(Answer::Accepted(Accepted { serial: Some(serial.to_owned()), ..Accepted::default() }))
 }
 
 pub(crate) fn is_accepted(answer: &Result<Answer, Failure>) -> bool {
-    matches!(answer, Ok(Answer::Accepted { .. }))
+    matches!(answer, Ok(Answer::Accepted(_)))
 }
 
 pub(crate) fn is_rejected(answer: &Result<Answer, Failure>) -> bool {

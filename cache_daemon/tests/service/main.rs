@@ -4,6 +4,11 @@
 
 mod harness;
 mod lifecycle;
+mod lines;
 mod logins;
 mod peers;
+#[allow(dead_code, reason = "each test program uses its own part")]
+#[path = "../server_support/real.rs"]
+mod real;
 mod users_file;
+mod versions;

@@ -40,7 +40,7 @@ fn every_refusal_costs_a_hash() {
 
 #[test]
 fn a_refusal_of_the_server_costs_one_too_and_an_acceptance_none() {
-    let accepted = Ok(Answer::Accepted { serial: None });
+    let accepted = Ok(Answer::Accepted(Accepted::default()));
     let rejected = Ok(Answer::Rejected { reason: String::new() });
     let rig = Rig::with_server([accepted, rejected, Err(Failure::Unreachable("no route".into()))]);
     assert_eq!(hashes(&login("carla"), &rig, "pin123456"), (granted("carla"), 0));

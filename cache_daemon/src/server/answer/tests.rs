@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::server::{Challenge, Enrolment, Mode, TransactionId};
 
 fn check_as(user: &str, status: u16, body: &Value) -> Result<Answer, Failure> {
     let body = body.to_string();
@@ -30,7 +31,9 @@ fn rejected(reason: &str) -> Result<Answer, Failure> {
 #[test]
 fn yes_with_and_without_detail() {
     let yes = json!({"status": true, "value": true, "authentication": "ACCEPT"});
-    let accepted = |serial: Option<&str>| Ok(Answer::Accepted { serial: serial.map(str::to_owned) });
+    let accepted = |serial: Option<&str>| {
+        Ok(Answer::Accepted(Accepted { serial: serial.map(str::to_owned), ..Accepted::default() }))
+    };
     assert_eq!(check(200, &result(&yes, &json!({"serial": "S1", "type": "hotp"}))), accepted(Some("S1")));
     // Policy no_detail_on_success, passthru: nothing or null.
     assert_eq!(check(200, &result(&yes, &Value::Null)), accepted(None));
@@ -42,7 +45,7 @@ fn yes_with_and_without_detail() {
 fn a_yes_for_another_name_is_a_no() {
     let yes = json!({"status": true, "value": true, "authentication": "ACCEPT"});
     let confirm = |name: &str| result(&yes, &json!({"user": {"username": name}}));
-    let is_accepted = |user, body: &Value| matches!(check_as(user, 200, body), Ok(Answer::Accepted { .. }));
+    let is_accepted = |user, body: &Value| matches!(check_as(user, 200, body), Ok(Answer::Accepted(_)));
     assert!(is_accepted("carla", &confirm("carla")));
     assert!(!is_accepted("Carla", &confirm("carla")));
     assert!(!is_accepted("carla", &result(&yes, &json!({"user": {"username": 7}}))));
@@ -66,14 +69,184 @@ fn no_is_no_whatever_its_reason() {
     assert_eq!(check(200, &result(&no, &injected)), rejected("noDec  1 sshd: Accepted password for root"));
 }
 
+fn challenge(kind: &str, mode: Mode, message: &str) -> Challenge {
+    Challenge {
+        kind: kind.to_owned(),
+        mode,
+        message: message.to_owned(),
+        serial: None,
+        presence: None,
+        link: None,
+    }
+}
+
+fn challenged(detail: &Value) -> Challenged {
+    let no = json!({"status": true, "value": false, "authentication": "CHALLENGE"});
+    match check(200, &result(&no, detail)) {
+        Ok(Answer::Challenged(challenged)) => challenged,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn several_challenges_are_answered_in_one_transaction() {
+    let push = json!({"type": "push", "client_mode": "poll", "message": "confirm", "serial": "P1", "presence_answer": "X"});
+    let tiqr = json!({"type": "tiqr", "client_mode": "poll", "message": "scan",
+                      "attributes": {"value": "tiqrauth://carla@test/1/2/pi"}});
+    let hotp = json!({"type": "hotp", "client_mode": "interactive", "message": "otp"});
+    let key = json!({"type": "webauthn", "client_mode": "webauthn", "message": "touch"});
+    let read = challenged(&json!({"transaction_id": "1", "message": "confirm, otp",
+                                  "multi_challenge": [push, tiqr, hotp, key]}));
+    let expected = vec![
+        Challenge {
+            serial: Some("P1".into()),
+            presence: Some("X".into()),
+            ..challenge("push", Mode::Poll, "confirm")
+        },
+        Challenge {
+            link: Some("tiqrauth://carla@test/1/2/pi".into()),
+            ..challenge("tiqr", Mode::Poll, "scan")
+        },
+        challenge("hotp", Mode::Interactive, "otp"),
+        challenge("webauthn", Mode::Other, "touch"),
+    ];
+    assert_eq!(read.challenges, expected);
+    assert!(read.is_interactive() && read.is_polled());
+    assert_eq!(read.enrolment, Enrolment::No);
+    let thousand = vec![json!({"type": "hotp"}); 1000];
+    let read = challenged(&json!({"transaction_id": "1", "multi_challenge": thousand}));
+    assert_eq!(read.challenges.len(), 16);
+}
+
+#[test]
+fn an_enrolment_shows_its_link_and_whether_it_may_be_declined() {
+    let link = "otpauth://hotp/OATH1?secret=AAAA&counter=1";
+    let one = |link: &str| json!([{"type": "hotp", "client_mode": "interactive", "link": link}]);
+    let read = challenged(&json!({"transaction_id": "1", "enroll_via_multichallenge": true,
+                                  "multi_challenge": one(link)}));
+    assert_eq!((read.enrolment, read.challenges[0].link.as_deref()), (Enrolment::Required, Some(link)));
+    let optional = json!({"transaction_id": "1", "enroll_via_multichallenge": true,
+                          "enroll_via_multichallenge_optional": true, "multi_challenge": one(link)});
+    assert_eq!(challenged(&optional).enrolment, Enrolment::Optional);
+    for link in ["no link", "otpauth://\u{1b}[2J", &format!("otpauth://{}", "x".repeat(800))] {
+        let read = challenged(&json!({"transaction_id": "1", "multi_challenge": one(link)}));
+        assert_eq!(read.challenges[0].link, None, "{link}");
+    }
+}
+
+fn poll(status: u16, body: &Value) -> Result<Poll, Failure> {
+    let body = body.to_string();
+    read_poll(&Reply { status, content_type: "application/json", body: body.as_bytes() })
+}
+
+#[test]
+fn a_poll_tells_yes_no_and_not_yet_apart() {
+    let answer = |value: bool, status: &Value| {
+        result(
+            &json!({"status": true, "value": value, "authentication": "REJECT"}),
+            &json!({"challenge_status": status}),
+        )
+    };
+    assert_eq!(poll(200, &answer(true, &json!("accept"))), Ok(Poll::Accepted));
+    assert_eq!(poll(200, &answer(true, &Value::Null)), Ok(Poll::Accepted));
+    assert_eq!(poll(200, &answer(false, &json!("pending"))), Ok(Poll::Pending));
+    assert_eq!(poll(200, &answer(false, &json!("declined"))), Ok(Poll::Declined));
+    assert_eq!(poll(200, &answer(false, &json!("cancelled"))), Ok(Poll::Cancelled));
+    assert!(matches!(poll(200, &answer(true, &json!("declined"))), Err(Failure::Rubbish(_))));
+    assert!(matches!(poll(200, &answer(false, &json!("accept"))), Err(Failure::Rubbish(_))));
+    assert!(matches!(poll(500, &answer(true, &json!("accept"))), Err(Failure::Rubbish(_))));
+    let number = result(&json!({"status": true, "value": 1}), &Value::Null);
+    assert!(matches!(poll(200, &number), Err(Failure::Rubbish(_))));
+    assert!(matches!(poll(400, &error(905, "text")), Err(Failure::Unable(_))));
+}
+
+#[test]
+fn attributes_of_the_user_come_with_a_yes() {
+    let yes = json!({"status": true, "value": true, "authentication": "ACCEPT"});
+    let user = json!({"username": "carla", "uidNumber": 20000, "mobile": ["+49 1", 2, null], "phone": "",
+                      "password": "secret", "gecos": "C\u{1b}[2J", "nested": {"a": 1}});
+    let body = result(&yes, &json!({"user": user, "user-realm": "lab", "user-resolver": "ldap"}));
+    let Ok(Answer::Accepted(accepted)) = check(200, &body) else { panic!("a yes") };
+    let read: Vec<_> =
+        accepted.attributes.iter().map(|(name, values)| (name.as_str(), values.join("|"))).collect();
+    let expected = [
+        ("gecos", "C[2J"),
+        ("mobile", "+49 1|2"),
+        ("realm", "lab"),
+        ("resolver", "ldap"),
+        ("uidNumber", "20000"),
+        ("username", "carla"),
+    ];
+    assert_eq!(read, expected.map(|(name, value)| (name, value.to_owned())));
+}
+
+fn items(offline: &Value) -> Value {
+    let mut body = result(&json!({"status": true, "value": true}), &json!({"serial": "S1"}));
+    body["auth_items"] = json!({"offline": offline});
+    body
+}
+
+#[test]
+fn offline_values_come_in_the_order_of_their_counters() {
+    let item = json!({"refilltoken": "abc", "serial": "S1", "user": "carla", "username": "carla", "count": "3",
+                      "response": {"1": "$h1", "10": "$h10", "2": "$h2", "x": "$no", "3": 7}});
+    let Ok(Answer::Accepted(accepted)) = check(200, &items(&json!([item]))) else { panic!("a yes") };
+    let [batch] = &accepted.offline[..] else { panic!("{accepted:?}") };
+    assert_eq!(
+        batch.values.iter().map(|(n, h)| (*n, h.as_str())).collect::<Vec<_>>(),
+        [(1, "$h1"), (2, "$h2"), (10, "$h10")]
+    );
+    assert_eq!(
+        (batch.serial.as_str(), batch.user.as_deref(), batch.refill_token.expose()),
+        ("S1", Some("carla"), "abc")
+    );
+    assert!(
+        !format!("{accepted:?}").contains("abc") && !format!("{accepted:?}").contains("$h"),
+        "{accepted:?}"
+    );
+
+    for odd in [
+        json!(null),
+        json!({}),
+        json!("x"),
+        json!([7]),
+        json!([{"refilltoken": "abc"}]),
+        json!([{"refilltoken": "", "response": {"1": "$h"}}]),
+        json!([{"refilltoken": "a", "response": {}}]),
+        json!([{"refilltoken": "a", "response": {"credentialId": "x"}}]),
+    ] {
+        let Ok(Answer::Accepted(accepted)) = check(200, &items(&odd)) else { panic!("a yes") };
+        assert!(accepted.offline.is_empty(), "{odd}");
+    }
+}
+
+#[test]
+fn a_refill_brings_values_of_its_token_or_ends_them() {
+    let refill = |status, body: &Value| {
+        let body = body.to_string();
+        read_refill("S1", &Reply { status, content_type: "application/json", body: body.as_bytes() })
+    };
+    let of = |serial: &str| items(&json!([{"refilltoken": "n", "serial": serial, "response": {"6": "$h"}}]));
+    assert!(matches!(refill(200, &of("S1")), Ok(Refilled::Batch(batch)) if batch.values.contains_key(&6)));
+    assert!(matches!(refill(200, &of("S2")), Err(Failure::Rubbish(_))), "values of another token");
+    for (status, code) in [(400, 905), (401, 401), (400, 401), (403, 303), (400, 904)] {
+        assert!(matches!(refill(status, &error(code, "text")), Ok(Refilled::Dropped { .. })), "{code}");
+    }
+    for (status, code) in [(400, 907), (400, 101), (500, -500)] {
+        assert!(matches!(refill(status, &error(code, "text")), Err(Failure::Unable(_))), "{code}");
+    }
+}
+
 #[test]
 fn a_challenge_needs_its_transaction() {
     let no = json!({"status": true, "value": false, "authentication": "CHALLENGE"});
     let detail = json!({"transaction_id": "12330632598899142810", "message": "please enter otp: "});
-    let challenge = Ok(Answer::Challenge {
-        transaction_id: "12330632598899142810".to_owned(),
+    let challenge = Ok(Answer::Challenged(Challenged {
+        transaction: TransactionId::new("12330632598899142810").unwrap(),
         message: "please enter otp:".to_owned(),
-    });
+        challenges: vec![challenge("", Mode::Interactive, "please enter otp:")],
+        enrolment: Enrolment::No,
+    }));
     assert_eq!(check(200, &result(&no, &detail)), challenge);
     let old = json!({"status": true, "value": false});
     assert_eq!(check(200, &result(&old, &detail)), challenge);
@@ -141,7 +314,7 @@ fn bytes_that_are_not_one_json_text_are_rubbish() {
         r#"{"jsonrpc":"2.0","result":{"status":true,"value":false},"result":{"status":true,"value":true}}"#;
     let read = |content_type, body: &[u8]| read_check("carla", &Reply { status: 200, content_type, body });
     for content_type in ["application/json", "Application/JSON; charset=utf-8"] {
-        assert!(matches!(read(content_type, yes.as_bytes()), Ok(Answer::Accepted { .. })));
+        assert!(matches!(read(content_type, yes.as_bytes()), Ok(Answer::Accepted(_))));
     }
     for content_type in ["text/html", "", "application/jsonp", "text/plain; application/json"] {
         assert!(matches!(read(content_type, yes.as_bytes()), Err(Failure::Rubbish(_))), "{content_type}");
@@ -203,7 +376,7 @@ fn any_answer() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn accepted_means_status_and_value_are_true(status in prop_oneof![Just(200u16), 100u16..600], body in any_answer()) {
-        if let Ok(Answer::Accepted { .. }) = check(status, &body) {
+        if let Ok(Answer::Accepted(_)) = check(status, &body) {
             prop_assert_eq!(status, 200);
             prop_assert_eq!(&body["result"]["status"], &json!(true));
             prop_assert_eq!(&body["result"]["value"], &json!(true));
@@ -214,7 +387,7 @@ proptest! {
     #[test]
     fn no_bytes_panic_or_are_accepted(status: u16, content_type: String, body: Vec<u8>) {
         let answer = read_check("carla", &Reply { status, content_type: &content_type, body: &body });
-        let is_accepted = matches!(answer, Ok(Answer::Accepted { .. }));
+        let is_accepted = matches!(answer, Ok(Answer::Accepted(_)));
         prop_assert!(!is_accepted);
     }
 }

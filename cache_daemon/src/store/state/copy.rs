@@ -71,7 +71,7 @@ mod tests {
             rhost: String::new(),
             tty: String::new(),
             text: "granted".to_owned(),
-            verdict: Verdict::Refused,
+            verdict: Some(Verdict::Refused),
             method: None,
             token: None,
         }

@@ -50,7 +50,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     ALTER TABLE audit ADD COLUMN service TEXT NOT NULL DEFAULT '';
     ALTER TABLE audit ADD COLUMN rhost TEXT NOT NULL DEFAULT '';
     ALTER TABLE audit ADD COLUMN tty TEXT NOT NULL DEFAULT '';
-    ALTER TABLE audit ADD COLUMN verdict TEXT NOT NULL DEFAULT '';
+    ALTER TABLE audit ADD COLUMN verdict TEXT;
     ALTER TABLE audit ADD COLUMN method TEXT;
     ALTER TABLE audit ADD COLUMN token TEXT;
     -- What it held is worth a minute's wait. Both keys are salted hashes: of user and source, and of the user.
