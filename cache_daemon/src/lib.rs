@@ -7,6 +7,7 @@ pub mod administration;
 pub mod authentication;
 pub mod command_line;
 pub mod directory;
+mod qr;
 pub mod server;
 pub mod service;
 pub mod settings;

@@ -49,6 +49,10 @@ impl Conversation for Types {
         Ok(())
     }
 
+    fn pause(&mut self, _time: std::time::Duration) -> Result<(), ConversationEnded> {
+        Ok(())
+    }
+
     fn export(&mut self, _name: &str, _value: &str) -> Result<(), ConversationEnded> {
         Ok(())
     }

@@ -11,6 +11,9 @@ use crate::codes::{Failure, Outcome, Phase};
 /// How many messages of the daemon one login may have; a daemon with more to say is not in its senses.
 const MESSAGES_MAX: usize = 32;
 
+/// How often the daemon may let one login wait: it says so every two seconds at the most.
+const WAITS_MAX: usize = 500;
+
 /// Who is asked.
 pub(crate) trait Person {
     /// Shows `text` and reads an answer, visible if `echo`.
@@ -63,8 +66,9 @@ pub(crate) fn run(
     };
     stream.send_request(&request, Instant::now() + patience).map_err(failure)?;
     drop(request);
+    let mut waits = 0;
     for _ in 0..MESSAGES_MAX {
-        match stream.receive_reply(Instant::now() + patience).map_err(failure)? {
+        match next_reply(stream, patience, &mut waits)? {
             Reply::Ask { text, echo } if may_ask => {
                 let answer = Request::Answer(person.ask(&text, echo)?);
                 match stream.send_request(&answer, Instant::now() + patience) {
@@ -89,12 +93,24 @@ pub(crate) fn run(
             | Reply::NotFound
             | Reply::Unavailable
             | Reply::Document { .. }
+            | Reply::Wait
             | Reply::Export { .. } => {
                 return Err(Failure::Nonsense("it answers another question".to_owned()));
             }
         }
     }
     Err(Failure::Nonsense(format!("no verdict in {MESSAGES_MAX} messages")))
+}
+
+/// What the daemon says next, however often it lets us wait for it.
+fn next_reply(stream: &mut Stream, patience: Duration, waits: &mut usize) -> Result<Reply, Failure> {
+    loop {
+        match stream.receive_reply(Instant::now() + patience).map_err(failure)? {
+            Reply::Wait if *waits < WAITS_MAX => *waits += 1,
+            Reply::Wait => return Err(Failure::Nonsense("it lets us wait without end".to_owned())),
+            reply => return Ok(reply),
+        }
+    }
 }
 
 struct Variable {

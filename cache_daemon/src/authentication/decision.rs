@@ -192,9 +192,42 @@ impl Decision {
     }
 
     pub(super) fn second_step_wanted(message: &str) -> Self {
-        let text =
-            format!("refused, the server asks for a second step{}, which is not supported", quoted(message));
-        Self::new(Verdict::Refused, Number::SECOND_STEP, text)
+        let text = format!(
+            "refused, the server asks for a further step{}, which cannot be done here",
+            quoted(message)
+        );
+        Self::new(Verdict::Refused, Number::SECOND_STEP, text).by(Method::Server)
+    }
+
+    pub(super) fn wrong_step() -> Self {
+        Self::new(Verdict::Refused, Number::WRONG_STEP, "refused, the further step was answered wrongly")
+            .by(Method::Server)
+    }
+
+    pub(super) fn declined() -> Self {
+        Self::new(Verdict::Refused, Number::DECLINED, "refused, the login was declined on the other device")
+            .by(Method::Server)
+    }
+
+    pub(super) fn withdrawn() -> Self {
+        Self::new(Verdict::Refused, Number::DECLINED, "refused, the server has withdrawn the further step")
+            .by(Method::Server)
+    }
+
+    pub(super) fn not_confirmed() -> Self {
+        let text = "refused, the login was not confirmed on the other device in time";
+        Self::new(Verdict::Refused, Number::NOT_CONFIRMED, text).by(Method::Server)
+    }
+
+    pub(super) fn too_many_steps() -> Self {
+        let text = "refused, the server asks for one further step after another";
+        Self::new(Verdict::Refused, Number::TOO_MANY_STEPS, text).by(Method::Server)
+    }
+
+    /// Whether the server was asked more than a password, so that nothing more is asked here.
+    pub(super) fn is_about_steps(&self) -> bool {
+        use Number as N;
+        [N::WRONG_STEP, N::DECLINED, N::NOT_CONFIRMED, N::TOO_MANY_STEPS, N::NO_ANSWER].contains(&self.number)
     }
 
     pub(super) fn nothing_typed_before() -> Self {

@@ -84,6 +84,15 @@ pub(super) fn forget(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) 
     })
 }
 
+/// A wrong answer at the server beyond the first, which [`check`] has counted.
+pub(super) fn count(subject: &Subject<'_>, host: &Host<'_>) -> Result<(), StoreError> {
+    host.state.change_without_waiting(|transaction| {
+        let before = transaction.throttle(subject.name, subject.rhost)?;
+        let after = throttle::after_failure(before, &host.settings.lockout, host.clock.now());
+        transaction.set_throttle(subject.name, subject.rhost, Some(after))
+    })
+}
+
 /// Nobody has looked at the answer: an outage slows nobody down. But where local tokens have looked at it, it was a
 /// guess at them.
 pub(super) fn excuse(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {

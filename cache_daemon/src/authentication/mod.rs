@@ -2,8 +2,10 @@
 //!
 //! [`run`] reads as the policy. It knows no socket, no thread and no SQL.
 
+use std::time::Duration;
+
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Verdict};
+use privacyidea_contract::wire::{FirstStep, Login, Verdict};
 
 use crate::directory::Accounts;
 use crate::server::Server;
@@ -17,6 +19,7 @@ mod identity;
 mod local;
 mod number;
 mod remote;
+mod steps;
 mod subject;
 mod throttle;
 
@@ -24,6 +27,7 @@ use decision::Decision;
 pub use event::{Event, Journal, Method};
 pub use identity::{ignore_line, refuse_line};
 use local::Local;
+use steps::Talk;
 use subject::{Scope, Subject};
 
 /// The person, as far as a login can reach them.
@@ -39,6 +43,12 @@ pub trait Conversation {
     /// # Errors
     /// The person went away.
     fn tell(&mut self, text: &str, error: bool) -> Result<(), ConversationEnded>;
+
+    /// Lets time pass while the person does something elsewhere.
+    ///
+    /// # Errors
+    /// The person went away.
+    fn pause(&mut self, time: Duration) -> Result<(), ConversationEnded>;
 
     /// Hands `value` on to the session as the variable `name`; the login is granted.
     ///
@@ -84,8 +94,9 @@ pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) 
     identity::announce(&subject, login, host);
     let decision = match &login.password {
         Some(password) => {
-            let first = decide(&subject, host, password, Origin::EarlierModule);
-            if first.is_granted() || !login.may_ask {
+            let talk = talk(login, host, conversation);
+            let first = decide(&subject, host, password, Origin::EarlierModule, talk);
+            if first.is_granted() || first.is_about_steps() || !login.may_ask {
                 first
             } else {
                 // Whatever was wrong with it: if only some were asked again, that would tell who they are.
@@ -94,7 +105,10 @@ pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) 
                 ask_and_decide(login, &subject, host, conversation, origin)
             }
         }
-        None if login.may_ask => ask_and_decide(login, &subject, host, conversation, Origin::Prompt),
+        None if login.may_ask => match begin_without_a_password(login, &subject, host, conversation) {
+            Some(decision) => decision,
+            None => ask_and_decide(login, &subject, host, conversation, Origin::Prompt),
+        },
         None => Decision::nothing_typed_before(),
     };
     decision.conclude(login, host, conversation)
@@ -134,9 +148,40 @@ fn ask_and_decide(
 ) -> Decision {
     let prompt = login.prompt.as_deref().unwrap_or(&host.settings.prompt.code);
     match conversation.ask(prompt, false) {
-        Ok(answer) => decide(subject, host, &answer, origin),
+        Ok(answer) => decide(subject, host, &answer, origin, talk(login, host, conversation)),
         Err(ConversationEnded) => Decision::no_answer(),
     }
+}
+
+/// Lets the server begin with its challenges (`sendEmptyPass`). None: it has none, so a code is asked for as ever.
+fn begin_without_a_password(
+    login: &Login,
+    subject: &Result<Subject<'_>, String>,
+    host: &Host<'_>,
+    conversation: &mut dyn Conversation,
+) -> Option<Decision> {
+    let of_the_line = login.overrides.first_step == Some(FirstStep::EmptyPassword);
+    let subject = subject.as_ref().ok().filter(|_| of_the_line || host.settings.challenge.begin_at_server)?;
+    let server = host.server.filter(|_| subject.may_be_asked_of_the_server(host))?;
+    // Who has a token here types its code.
+    let has_none = host.state.tokens(Some(subject.name)).is_ok_and(|tokens| tokens.is_empty());
+    let talk = talk(login, host, conversation).filter(|_| has_none)?;
+    // Counted, or whoever knows a name could make a telephone ring all night.
+    match local::check(subject, host, &Secret::from(""), Origin::Prompt) {
+        Ok((Local::Refused(refusal), _)) => remote::begin(server, subject, host, &refusal, talk),
+        _ => None,
+    }
+}
+
+/// The person for further steps; none: they cannot be asked.
+fn talk<'a>(login: &Login, host: &Host<'_>, conversation: &'a mut dyn Conversation) -> Option<Talk<'a>> {
+    let settings = &host.settings.challenge;
+    let may_ask = login.may_ask && !settings.never_in.iter().any(|services| services.matches(&login.service));
+    let of_the_line = login.overrides.poll_time.filter(|seconds| *seconds > 0);
+    let push_wait = of_the_line.map_or(settings.push_wait, |seconds| {
+        Duration::from_secs(u64::from(seconds).min(settings::PUSH_WAIT_MAX))
+    });
+    may_ask.then_some(Talk { conversation, push_wait })
 }
 
 /// Decides about one answer. Every refusal has cost one PIN hash at least, so that its speed tells nothing.
@@ -145,13 +190,14 @@ fn decide(
     host: &Host<'_>,
     answer: &Secret,
     origin: Origin,
+    talk: Option<Talk<'_>>,
 ) -> Decision {
     let (decision, hashed) = if answer.is_empty() {
         // A server may take it as a request for a challenge, a PIN-less token as its PIN.
         (Decision::empty_answer(), false)
     } else {
         match subject {
-            Ok(subject) => look_at(subject, host, answer, origin),
+            Ok(subject) => look_at(subject, host, answer, origin, talk),
             Err(reason) => (Decision::accounts_failed(reason), false),
         }
     };
@@ -162,7 +208,13 @@ fn decide(
 }
 
 /// Throttle, lock, local tokens, server; says too whether a PIN was hashed.
-fn look_at(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, origin: Origin) -> (Decision, bool) {
+fn look_at(
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    answer: &Secret,
+    origin: Origin,
+    talk: Option<Talk<'_>>,
+) -> (Decision, bool) {
     let (local, hashed) = match local::check(subject, host, answer, origin) {
         Ok(checked) => checked,
         Err(error) => return (Decision::store_failed(&error), false),
@@ -172,7 +224,7 @@ fn look_at(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, origin: Orig
         Local::Throttled { until } => Decision::throttled(subject, until),
         Local::Locked { until } => Decision::locked(until),
         Local::Refused(refusal) => match host.server.filter(|_| subject.may_be_asked_of_the_server(host)) {
-            Some(server) => remote::check(server, subject, host, answer, &refusal),
+            Some(server) => remote::check(server, subject, host, answer, &refusal, talk),
             None => Decision::refused_by_tokens(subject, &refusal),
         },
     };

@@ -3,8 +3,9 @@
 use privacyidea_contract::Secret;
 
 use super::local::{self, Refusal};
-use super::{Decision, Host, Subject, identity};
-use crate::server::{Answer, Check, Failure, Server, Step};
+use super::steps::{Steps, Talk};
+use super::{Decision, Host, Subject};
+use crate::server::{Answer, Failure, Server, Step};
 
 pub(super) fn check(
     server: &dyn Server,
@@ -12,35 +13,46 @@ pub(super) fn check(
     host: &Host<'_>,
     answer: &Secret,
     refusal: &Refusal,
+    talk: Option<Talk<'_>>,
 ) -> Decision {
-    let check = Check {
-        user: subject.asked.user,
-        realm: subject.asked.realm,
-        password: answer,
-        step: Step::First,
-        rhost: subject.rhost,
-    };
-    match server.check(&check) {
-        // If the failcount cannot be set back, the login stands all the same: the server has consumed the code.
-        Ok(Answer::Accepted(accepted)) => match identity::accept(subject, host, &accepted) {
-            granted if granted.is_granted() => granted.despite(local::forget(subject, host, refusal)),
-            refused => refused,
-        },
+    let steps = Steps { server, subject, host, refusal };
+    match server.check(&steps.question(answer, Step::First)) {
+        Ok(Answer::Accepted(accepted)) => steps.accept(&accepted),
         Ok(Answer::Rejected { reason }) => Decision::refused_by_server(&reason),
         Ok(Answer::UnknownUser) => Decision::unknown_to_the_server(),
-        Ok(Answer::Challenged(challenged)) => second_step(&challenged.message),
+        // From here on the failure stays counted until the last step is done; or who knows a PIN could make a telephone
+        // ring all night.
+        Ok(Answer::Challenged(challenged)) => match talk {
+            Some(talk) => steps.run(challenged, talk),
+            None => Decision::second_step_wanted(&challenged.message),
+        },
         Err(failure) => undecided(&failure).despite(local::excuse(subject, host, refusal)),
     }
 }
 
-/// The place of the second step: the first factor was right, and the server wants another. This version cannot ask, so
-/// the failure stays counted; and so does one that never comes to an end, or who knows a PIN could make a telephone ring
-/// all night.
-fn second_step(message: &str) -> Decision {
-    Decision::second_step_wanted(message)
+/// A check without a password, which triggers the user's challenges. None: there are none, and nothing was wrong.
+pub(super) fn begin(
+    server: &dyn Server,
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    refusal: &Refusal,
+    talk: Talk<'_>,
+) -> Option<Decision> {
+    let steps = Steps { server, subject, host, refusal };
+    match server.check(&steps.question(&Secret::from(""), Step::First)) {
+        Ok(Answer::Challenged(challenged)) => Some(steps.run(challenged, talk)),
+        // A token without a PIN, or a policy that lets in who has no token.
+        Ok(Answer::Accepted(accepted)) => Some(steps.accept(&accepted)),
+        Ok(Answer::Rejected { .. } | Answer::UnknownUser) | Err(_) => {
+            match local::excuse(subject, host, refusal) {
+                Ok(()) => None,
+                Err(error) => Some(Decision::store_failed(&error)),
+            }
+        }
+    }
 }
 
-fn undecided(failure: &Failure) -> Decision {
+pub(super) fn undecided(failure: &Failure) -> Decision {
     match failure {
         Failure::Unreachable(why) => Decision::server_unreachable(why),
         Failure::Unable(why) => Decision::server_unable(why),

@@ -9,7 +9,7 @@ use privacyidea_contract::wire::{Login, Overrides, Verdict};
 use super::*;
 use crate::directory::Account;
 use crate::server::{
-    Accepted, Answer, Challenge, Challenged, Check, Enrolment, Failure, Mode, Poll, Refill, Refilled,
+    Accepted, Answer, Challenge, Challenged, Check, Enrolment, Failure, Mode, Poll, Refill, Refilled, Step,
     TransactionId,
 };
 use crate::service::clock::FixedClock;
@@ -23,6 +23,7 @@ mod identity;
 mod lockout;
 mod remote;
 mod replay;
+mod steps;
 
 const SEED: &[u8] = b"12345678901234567890";
 const NOW: u64 = 1_800_000_000;
@@ -62,6 +63,8 @@ impl Rig {
             server: Some(ScriptedServer {
                 answers: Mutex::new(answers.into_iter().collect()),
                 asked: Mutex::default(),
+                sent: Mutex::default(),
+                polls: Mutex::default(),
             }),
             ..Self::new()
         }
@@ -129,16 +132,25 @@ struct ScriptedServer {
     answers: Mutex<VecDeque<Result<Answer, Failure>>>,
     /// Name and realm of each check.
     asked: Mutex<Vec<(String, Option<String>)>>,
+    /// What was sent, and in which step.
+    sent: Mutex<Vec<String>>,
+    polls: Mutex<VecDeque<Result<Poll, Failure>>>,
 }
 
 impl Server for ScriptedServer {
     fn check(&self, check: &Check<'_>) -> Result<Answer, Failure> {
         self.asked.lock().unwrap().push((check.user.to_owned(), check.realm.map(str::to_owned)));
+        let password = String::from_utf8_lossy(check.password.expose());
+        self.sent.lock().unwrap().push(match check.step {
+            Step::First => password.into_owned(),
+            Step::In(transaction) => format!("{password} in {transaction}"),
+            Step::DeclineEnrolment(transaction) => format!("declined in {transaction}"),
+        });
         self.answers.lock().unwrap().pop_front().expect("the server must not be asked here")
     }
 
     fn poll(&self, _transaction: &TransactionId) -> Result<Poll, Failure> {
-        unreachable!("nothing is polled")
+        self.polls.lock().unwrap().pop_front().expect("the server must not be polled here")
     }
 
     fn refill(&self, _refill: &Refill<'_>) -> Result<Refilled, Failure> {
@@ -154,6 +166,7 @@ impl Drop for ScriptedServer {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert!(self.answers.lock().unwrap().is_empty(), "the server was not asked");
+            assert!(self.polls.lock().unwrap().is_empty(), "the server was not polled");
         }
     }
 }
@@ -162,12 +175,20 @@ impl Drop for ScriptedServer {
 struct Script {
     answers: VecDeque<String>,
     prompts: Vec<String>,
+    told: Vec<String>,
     exported: Vec<String>,
+    paused: std::time::Duration,
 }
 
 impl Script {
     fn answers<const N: usize>(answers: [&str; N]) -> Self {
-        Self { answers: answers.map(str::to_owned).into(), prompts: Vec::new(), exported: Vec::new() }
+        Self {
+            answers: answers.map(str::to_owned).into(),
+            prompts: Vec::new(),
+            told: Vec::new(),
+            exported: Vec::new(),
+            paused: std::time::Duration::ZERO,
+        }
     }
 }
 
@@ -178,7 +199,13 @@ impl Conversation for Script {
         self.answers.pop_front().map(|answer| Secret::from(answer.as_str())).ok_or(ConversationEnded)
     }
 
-    fn tell(&mut self, _text: &str, _error: bool) -> Result<(), ConversationEnded> {
+    fn tell(&mut self, text: &str, _error: bool) -> Result<(), ConversationEnded> {
+        self.told.push(text.to_owned());
+        Ok(())
+    }
+
+    fn pause(&mut self, time: std::time::Duration) -> Result<(), ConversationEnded> {
+        self.paused += time;
         Ok(())
     }
 

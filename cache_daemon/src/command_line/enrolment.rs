@@ -9,8 +9,9 @@ use super::daemon::other_version;
 use super::failure::Failure;
 use super::session::Session;
 use super::style::printable;
-use super::{qr, token};
+use super::token;
 use crate::administration::{Answer, Command, Enrolment, TokenKind, TokenRecord};
+use crate::qr;
 
 /// How often a first code may be wrong before it is left for later.
 const TRIES: usize = 3;

@@ -18,7 +18,6 @@ mod failure;
 mod hints;
 mod host;
 mod log;
-mod qr;
 mod session;
 mod status;
 mod style;

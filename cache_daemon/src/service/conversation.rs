@@ -113,6 +113,22 @@ impl Conversation for SocketConversation<'_> {
         self.send(&Reply::Tell { text: text.to_owned(), error })
     }
 
+    fn pause(&mut self, time: Duration) -> Result<(), ConversationEnded> {
+        // A module from before the last upgrade waits for the length of one step, and no longer.
+        if self.stream.version() != Version::One {
+            self.send(&Reply::Wait)?;
+        }
+        self.turn = None;
+        let now = Instant::now();
+        // Whoever says something now, or has gone, is not waiting.
+        match self.stop.wait(self.stream.socket(), self.end.min(now + time)) {
+            Ok(Awaited::TimedOut) if now + time <= self.end && !self.stop.is_raised() => {}
+            Ok(_) | Err(_) => return Err(ConversationEnded),
+        }
+        self.turn = Some(self.turns.take().ok_or(ConversationEnded)?);
+        Ok(())
+    }
+
     fn export(&mut self, name: &str, value: &str) -> Result<(), ConversationEnded> {
         if self.stream.version() == Version::One {
             // A module from before the last upgrade, in a program that still runs.
@@ -161,6 +177,30 @@ mod tests {
             stream.send_request(&Request::Answer("755224".into()), soon()).unwrap();
         });
         assert!(answer.is_ok_and(|secret| secret.expose() == b"755224"));
+    }
+
+    #[test]
+    fn a_pause_frees_the_turn_and_is_told_to_the_peer_if_it_can_read_that() {
+        let (stop, turns) = (Stop::new().unwrap(), Turns::new(1));
+        let moment = Duration::from_millis(20);
+        // The first request decides about the version that is spoken.
+        for (request, version) in [(vec![4, 0, 0, 0, 1, 0, 5, 0], 1), (vec![4, 0, 0, 0, 2, 0, 5, 0], 2)] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            std::io::Write::write_all(&mut theirs, &request).unwrap();
+            let mut stream = Stream::new(ours);
+            assert!(stream.receive_request(soon()).is_ok());
+            let turn = turns.take().unwrap();
+            let mut conversation = SocketConversation::new(&mut stream, &stop, &turns, turn);
+            conversation.pause(moment).unwrap();
+            conversation.tell("on", false).unwrap();
+            let mut head = [0; 8];
+            std::io::Read::read_exact(&mut theirs, &mut head).unwrap();
+            let (wait, tell) = (112, 102);
+            assert_eq!(u16::from_le_bytes([head[6], head[7]]), if version == 2 { wait } else { tell });
+            drop(theirs);
+            assert!(conversation.pause(Duration::from_secs(60)).is_err(), "who has gone is not waited for");
+        }
+        stop.raise();
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct RealmRule {
 
 /// `*` stands for any characters or none, everything else for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct Pattern(pub(super) String);
 
 /// `[attributes]`: the PAM environment variable, and the attribute of the user on the server that it gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,9 @@ pub use identity::{Attributes, Identity, Pattern, RealmRule};
 /// The longest `[server] timeout` in seconds: whoever logs in waits for it.
 pub const SERVER_TIMEOUT_MAX: u64 = 15;
 
+/// The longest `[challenge] push-wait` in seconds: sshd gives a login two minutes.
+pub const PUSH_WAIT_MAX: u64 = 110;
+
 /// Everything that `/etc/privacyidea-host/config.toml` can say. Each key is in `privacyidea-host.toml(5)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -38,6 +41,8 @@ pub struct Settings {
     /// `[[resolver]]`; empty in the file means the embedded `files` resolver.
     #[serde(rename = "resolver")]
     pub resolvers: Resolvers,
+    /// `[challenge]`
+    pub challenge: Challenge,
     /// `[cache]`
     pub cache: Cache,
     /// `[prompt]`
@@ -104,6 +109,19 @@ pub enum LockPeriod {
     For(Duration),
     /// Until `privacyidea-host token unlock`.
     UntilUnlocked,
+}
+
+/// Further steps that the server asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Challenge {
+    /// How long a confirmation on another device is waited for; at most [`PUSH_WAIT_MAX`] seconds.
+    #[serde(deserialize_with = "values::time::<5, PUSH_WAIT_MAX, _>")]
+    pub push_wait: Duration,
+    /// Whether the server is asked without a password first, so that it begins with the user's challenges.
+    pub begin_at_server: bool,
+    /// PAM services whose programs cannot ask a second time.
+    pub never_in: Vec<Pattern>,
 }
 
 /// Windows of the local tokens.
@@ -275,6 +293,12 @@ impl Default for Lockout {
             throttle_after: 3,
             throttle_longest: Duration::from_secs(60),
         }
+    }
+}
+
+impl Default for Challenge {
+    fn default() -> Self {
+        Self { push_wait: Duration::from_secs(60), begin_at_server: false, never_in: Vec::new() }
     }
 }
 

@@ -169,6 +169,10 @@ fn every_value_is_taken() {
         type = "files"
         passwd = "/c"
         group = "/d"
+        [challenge]
+        push-wait = "90s"
+        begin-at-server = true
+        never-in = ["xrdp-*", "cockpit"]
         [cache]
         timeout = "1s"
         negative-timeout = "2s"
@@ -207,6 +211,11 @@ fn every_value_is_taken() {
         },
         tokens: Tokens { hotp_window: 20, totp_window: 2, resync_window: 20, auto_resync: false },
         resolvers: Resolvers(vec![files("one", "/a", "/b"), files("two", "/c", "/d")]),
+        challenge: Challenge {
+            push_wait: 90 * second,
+            begin_at_server: true,
+            never_in: vec![Pattern("xrdp-*".into()), Pattern("cockpit".into())],
+        },
         cache: Cache {
             timeout: second,
             negative_timeout: 2 * second,
@@ -288,6 +297,9 @@ fn values_out_of_their_limits_are_refused() {
         "[lockout]\nfor = '59s'",
         "[lockout]\nfor = 'forever'",
         "[lockout]\nthrottle-longest = '11m'",
+        "[challenge]\npush-wait = '4s'",
+        "[challenge]\npush-wait = '111s'",
+        "[challenge]\nnever-in = 'sshd'",
         "[tokens]\nhotp-window = 0",
         "[tokens]\ntotp-window = 11",
         "[tokens]\nresync-window = 10001",

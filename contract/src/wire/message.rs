@@ -116,6 +116,9 @@ pub enum Reply {
         /// `carla@example.org`
         value: String,
     },
+    /// The daemon waits for something that happens elsewhere; the peer's patience with this step begins anew. From
+    /// version 2 on.
+    Wait,
 }
 
 /// How a login or an account check ended. `docs/protocol.md` has the PAM code of each.
@@ -162,6 +165,7 @@ const UNAVAILABLE: u16 = 108;
 const NOT_ALLOWED: u16 = 109;
 const DOCUMENT: u16 = 110;
 const EXPORT: u16 = 111;
+const WAIT: u16 = 112;
 
 impl Request {
     /// The whole frame, its length included.
@@ -252,7 +256,10 @@ impl Reply {
                 writer.bytes(bytes);
                 writer
             }
-            Self::Export { .. } if version == Version::One => return Err(WireError::NotInVersion(version)),
+            Self::Export { .. } | Self::Wait if version == Version::One => {
+                return Err(WireError::NotInVersion(version));
+            }
+            Self::Wait => new(WAIT, 0),
             Self::Export { name, value } => {
                 let mut writer = new(EXPORT, name.len() + value.len());
                 writer.text(name);
@@ -286,6 +293,7 @@ impl Reply {
                 Self::Document { last: reader.flag()?, bytes: Zeroizing::new(reader.bytes()?.to_vec()) }
             }
             EXPORT => Self::Export { name: reader.text()?, value: reader.text()? },
+            WAIT => Self::Wait,
             other => return Err(WireError::UnknownKind(other)),
         };
         reader.end()?;

@@ -137,6 +137,7 @@ fn replies_of_version_one_are_these_bytes() {
     assert_eq!(one(Reply::Groups(vec![7])).unwrap(), [12, 0, 0, 0, 1, 0, 106, 0, 1, 0, 0, 0, 7, 0, 0, 0]);
     let export = Reply::Export { name: "A".to_owned(), value: "b".to_owned() };
     assert_eq!(one(export), Err(WireError::NotInVersion(Version::One)));
+    assert_eq!(one(Reply::Wait), Err(WireError::NotInVersion(Version::One)));
 }
 
 #[test]
@@ -385,5 +386,6 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
         (any::<bool>(), bytes())
             .prop_map(move |(last, bytes)| frame(Reply::Document { last, bytes: Zeroizing::new(bytes) })),
         (text(), text()).prop_map(move |(name, value)| frame(Reply::Export { name, value })),
+        Just(()).prop_map(move |()| frame(Reply::Wait)),
     ]
 }

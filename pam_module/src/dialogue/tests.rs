@@ -107,6 +107,16 @@ fn questions_reach_the_person_and_answers_the_daemon() {
 }
 
 #[test]
+fn a_daemon_may_wait_for_something_else_but_not_without_end() {
+    let waits = |count| std::iter::repeat_n((), count).map(|()| Reply::Wait).chain([granted()]).collect();
+    let (outcome, _) = with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), waits(WAITS_MAX));
+    assert_eq!(outcome, Ok(Verdict::Granted { user: "alice".to_owned() }));
+    let (outcome, _) =
+        with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), waits(WAITS_MAX + 1));
+    assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
+}
+
+#[test]
 fn a_grant_for_somebody_else_is_none() {
     for user in ["Alice", "alice ", "root", ""] {
         let reply = Reply::Verdict(Verdict::Granted { user: user.to_owned() });

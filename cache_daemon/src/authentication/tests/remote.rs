@@ -6,14 +6,15 @@ fn accepted() -> Result<Answer, Failure> {
     Ok(Answer::Accepted(Accepted { serial: Some("PI1".into()), ..Accepted::default() }))
 }
 
-fn confirm() -> Challenged {
+/// Nothing that can be done at a terminal.
+fn security_key() -> Challenged {
     Challenged {
         transaction: TransactionId::new("1").unwrap(),
-        message: "Confirm".into(),
+        message: "Touch".into(),
         challenges: vec![Challenge {
-            kind: "push".into(),
-            mode: Mode::Poll,
-            message: "Confirm".into(),
+            kind: "webauthn".into(),
+            mode: Mode::Other,
+            message: "Touch".into(),
             serial: None,
             presence: None,
             link: None,
@@ -28,7 +29,7 @@ fn a_user_without_a_matching_local_token_is_checked_at_the_server() {
         (accepted(), granted("carla"), 2),
         (Ok(Answer::Rejected { reason: "wrong otp pin".into() }), Verdict::Refused, 18),
         (Ok(Answer::UnknownUser), Verdict::UnknownUser, 19),
-        (Ok(Answer::Challenged(confirm())), Verdict::Refused, 20),
+        (Ok(Answer::Challenged(security_key())), Verdict::Refused, 20),
         (Err(Failure::Unreachable("timeout".into())), Verdict::Unavailable, 30),
         (Err(Failure::Unable("LDAP is down".into())), Verdict::Unavailable, 31),
         (Err(Failure::Rubbish("HTML".into())), Verdict::Unavailable, 32),
@@ -135,7 +136,7 @@ fn guesses_at_the_server_are_slowed_down_whoever_asked_for_them() {
 
 #[test]
 fn a_pin_alone_does_not_ring_the_telephone_all_night() {
-    let challenge = || Ok(Answer::Challenged(confirm()));
+    let challenge = || Ok(Answer::Challenged(security_key()));
     let rig = Rig::with_server((0..4).map(|_| challenge()));
     for _ in 0..4 {
         assert_eq!(rig.login("carla", "pin"), Verdict::Refused);

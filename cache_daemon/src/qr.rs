@@ -8,7 +8,7 @@ const QUIET_ZONE: i32 = 4;
 
 /// Draws `text`. Without `coloured`, white modules are drawn and black ones left out: right on a dark terminal, inverted
 /// on a light one, which most apps read as well. None: it is too long for any code.
-pub(super) fn draw(text: &str, coloured: bool) -> Option<Vec<String>> {
+pub(crate) fn draw(text: &str, coloured: bool) -> Option<Vec<String>> {
     let code = QrCode::encode_text(text, QrCodeEcc::Medium).ok()?;
     let area = -QUIET_ZONE..code.size() + QUIET_ZONE;
     // An odd number of rows: the last one is white below.
