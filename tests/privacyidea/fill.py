@@ -4,11 +4,14 @@ It calls privacyIDEA's library instead of its REST API: one start of the applica
 Writes DIR/users.json, the part of facts.json that depends on nothing else.
 """
 
+import base64
 import json
 import sqlite3
 import sys
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from privacyidea.app import create_app
 from privacyidea.lib.auth import create_db_admin
 from privacyidea.lib.config import set_privacyidea_config
@@ -40,6 +43,11 @@ def totp(number, digits=6, algorithm="sha1", length=20):
     return {"type": "totp", "seed": seed(number, length), "digits": digits, "algorithm": algorithm, "period": 30}
 
 
+def push():
+    """A phone that polls; its private key is in DIR/phone-SERIAL.pem."""
+    return {"type": "push"}
+
+
 # Name, PIN, tokens. The names say what they are for; `carla` is the person of the demo.
 USERS = [
     ("carla", "carla-pin", [spass()]),
@@ -61,6 +69,7 @@ USERS = [
     ("named", "named-pin", [spass()]),
     ("audited", "audited-pin", [spass()]),
     ("passed", "", []),
+    ("push", "push-pin", [push()]),
 ]
 
 
@@ -98,6 +107,10 @@ def policies():
     # Any host may name a client of 10.0.0.0/8.
     set_privacyidea_config("OverrideAuthorizationClient", "0.0.0.0/0>10.0.0.0/8")
     set_policy("challenge", scope="authentication", action="challenge_response=hotp", realm=REALM, user="challenge")
+    set_policy("push", scope="authentication", action="push_allow_polling=allow, push_text_on_mobile=Login?",
+               realm=REALM, user="push")
+    # Phones are told it; ours goes where the server is.
+    set_policy("push_url", scope="enrollment", action="push_registration_url=https://pi.example/ttype/push", realm=REALM)
     set_policy("name_caseless", scope="authorization", action="add_user_in_response", realm="caseless")
     set_policy("name_named", scope="authorization", action="add_user_in_response", realm=REALM, user="named")
     set_policy("where_named", scope="authorization", action="add_resolver_in_response", realm=REALM, user="named")
@@ -116,7 +129,25 @@ def enrol(name, realm, pin, tokens):
             parameters.update(otpkey=token["seed"], otplen=token["digits"], hashlib=token["algorithm"])
         if "period" in token:
             parameters["timeStep"] = token["period"]
-        init_token(parameters, user=User(name, realm))
+        if token["type"] == "push":
+            enrol_phone(parameters, User(name, realm))
+        else:
+            init_token(parameters, user=User(name, realm))
+
+
+def enrol_phone(parameters, user):
+    """Both steps of an enrolment, the second as the phone would do it."""
+    serial = parameters["serial"]
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    formats = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (HOME / f"phone-{serial}.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *formats))
+    public = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    token = init_token({**parameters, "genkey": 1, "push_firebase_configuration": "poll only"}, user=user)
+    credential = token.get_tokeninfo("enrollment_credential")
+    token.update({"serial": serial, "fbtoken": "none", "pubkey": base64.urlsafe_b64encode(public).decode(),
+                  "enrollment_credential": credential})
 
 
 def states():

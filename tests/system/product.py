@@ -108,14 +108,22 @@ class Product:
         done = self.host.run([*line, "--user", user], user=caller, input=typed, check=False, text=False)
         return json.loads(done.stdout)
 
-    def ssh(self, user: str, *answers: str, method: str = "keyboard-interactive", command: str = "id -un") -> "Login":
-        """Logs in over ssh like a person: types one answer at each prompt; hangs up at a prompt too many."""
+    def ssh(
+        self,
+        user: str,
+        *answers: str,
+        method: str = "keyboard-interactive",
+        command: str = "id -un",
+        attempts: int | None = None,
+    ) -> "Login":
+        """Logs in over ssh like a person: types one answer at each prompt, each of which is an attempt of its own unless
+        it is said how many there are."""
         options = {
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
             "LogLevel": "ERROR",
             "PreferredAuthentications": method,
-            "NumberOfPasswordPrompts": len(answers),
+            "NumberOfPasswordPrompts": attempts or len(answers),
         }
         line = ["ssh", *(f"-o{key}={value}" for key, value in options.items()), f"{user}@127.0.0.1", command]
         with self.host.terminal(line) as terminal:

@@ -40,6 +40,12 @@ class Server:
         """The PIN and the next unused code of the user's first token."""
         return self._call("otp", HOME, user)
 
+    def phone(self, user: str, *options: str) -> subprocess.Popen:
+        """The user's phone, which answers the next push question."""
+        command = [sys.executable, PROJECT / "tests/privacyidea/server", "phone", HOME, user, *options]
+        network = ["nsenter", f"--target={self.host.pid}", "--net", "--"]
+        return subprocess.Popen([*network, *map(str, command)])
+
     def audit(self, rows: int = 10) -> list:
         """What the server noted, newest first."""
         return [json.loads(line) for line in self._call("audit", HOME, rows).splitlines()]

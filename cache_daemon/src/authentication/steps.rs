@@ -11,7 +11,7 @@ use super::local::{self, Refusal};
 use super::remote::undecided;
 use super::{Conversation, ConversationEnded, Decision, Host, Subject, identity};
 use crate::qr;
-use crate::server::{Accepted, Answer, Challenged, Check, Enrolment, Poll, Server, Step};
+use crate::server::{Accepted, Answer, Challenged, Check, Enrolment, Failure, Poll, Server, Step};
 
 /// Wrong answers to one challenge.
 const TRIES: usize = 3;
@@ -19,7 +19,9 @@ const TRIES: usize = 3;
 const ROUNDS: usize = 5;
 /// How soon it is asked again whether the person has confirmed; each time somewhat later.
 const PACE: Duration = Duration::from_millis(500);
-const SLOWEST_PACE: Duration = Duration::from_secs(2);
+const SLOWEST_PACE: Duration = Duration::from_millis(1500);
+/// Questions in a row that may fail: asking again changes nothing there, and a kept connection can end under one.
+const LOST_POLLS: usize = 2;
 /// How long who could type a code instead waits before they are asked again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -155,10 +157,12 @@ impl Steps<'_> {
         left: Duration,
     ) -> Result<Confirmation, ConversationEnded> {
         let (mut waited, mut pace) = (Duration::ZERO, PACE);
+        let mut lost = 0;
         loop {
             match self.server.poll(&challenged.transaction) {
                 Ok(Poll::Accepted) => return Ok(Confirmation::Given),
-                Ok(Poll::Pending) => {}
+                Ok(Poll::Pending) => lost = 0,
+                Err(Failure::Unreachable(_)) if lost < LOST_POLLS => lost += 1,
                 Ok(Poll::Declined) => return Ok(Confirmation::Ended(Decision::declined())),
                 Ok(Poll::Cancelled) => return Ok(Confirmation::Ended(Decision::withdrawn())),
                 Err(failure) => return Ok(Confirmation::Ended(undecided(&failure))),
