@@ -11,6 +11,8 @@ mod token;
 
 pub use credential::{Credential, Found, Resync, Windows};
 pub use failures::{Failures, Lock};
+#[cfg(test)]
+pub(crate) use offline::tests::hash as offline_hash;
 pub use offline::{Budget, OfflineHash, OfflineHashError, OfflineToken, OfflineValue};
 pub use otp::{Algorithm, Otp, OtpError, SEED_LENGTH_MAX, SEED_LENGTH_MIN, hotp};
 pub use otpauth::uri as otpauth_uri;

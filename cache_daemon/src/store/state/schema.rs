@@ -5,7 +5,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::StoreError;
 
 /// One step a version; a database of version n has had the first n. Never change one that was released.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE tokens (
         serial TEXT PRIMARY KEY,
         user TEXT NOT NULL,
@@ -43,7 +44,34 @@ const MIGRATIONS: &[&str] = &["
         id INTEGER PRIMARY KEY, time INTEGER NOT NULL, user TEXT, granted INTEGER NOT NULL, text TEXT NOT NULL
     ) STRICT;
     CREATE INDEX audit_by_user ON audit (user, time);
-"];
+",
+    "
+    -- Tokens of the server's, with what it handed out for logins without it.
+    CREATE TABLE offline_tokens (
+        serial TEXT PRIMARY KEY,
+        user TEXT NOT NULL,
+        -- None: it is spent, and no other came.
+        refill_token TEXT,
+        -- A refill was asked for with it, and no answer has come.
+        unanswered INTEGER NOT NULL,
+        -- The values cover the code without its PIN.
+        code_alone INTEGER NOT NULL,
+        -- The lowest counter that is still good.
+        next INTEGER NOT NULL,
+        fetched INTEGER NOT NULL,
+        failcount INTEGER NOT NULL, last_failure INTEGER,
+        last_used INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX offline_tokens_by_user ON offline_tokens (user);
+    -- $pbkdf2-sha512$...; a used one is deleted, and all below it.
+    CREATE TABLE offline_values (
+        serial TEXT NOT NULL REFERENCES offline_tokens ON DELETE CASCADE,
+        counter INTEGER NOT NULL,
+        hash TEXT NOT NULL,
+        PRIMARY KEY (serial, counter)
+    ) STRICT, WITHOUT ROWID;
+",
+];
 
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
