@@ -87,6 +87,7 @@ fn log_in(state: &State, typed: String, rhost: &str) -> Verdict {
         accounts: &Everybody,
         server: None,
         clock: &FixedClock::at(NOW),
+        refills: None,
         journal: &Nowhere,
         trusted_terminal: true,
     };

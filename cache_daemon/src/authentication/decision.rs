@@ -14,6 +14,8 @@ pub(super) struct Decision {
     text: String,
     /// Whether the log may name the user.
     user_is_known: bool,
+    /// What the person is told after a grant.
+    reminder: Option<String>,
 }
 
 impl Decision {
@@ -33,7 +35,7 @@ impl Decision {
     }
 
     fn new(verdict: Verdict, number: Number, text: impl Into<String>) -> Self {
-        Self { verdict, number, text: text.into(), user_is_known: true }
+        Self { verdict, number, text: text.into(), user_is_known: true, reminder: None }
     }
 
     pub(super) fn is_granted(&self) -> bool {
@@ -51,6 +53,17 @@ impl Decision {
             Number::GRANTED_BY_TOKEN,
             format!("granted, token {serial}"),
         )
+    }
+
+    pub(super) fn granted_offline(user: &str, serial: &str, left: u32, reminder: Option<String>) -> Self {
+        let text = format!("granted offline, token {serial}, {left} offline logins left");
+        let verdict = Verdict::Granted { user: user.to_owned() };
+        Self { reminder, ..Self::new(verdict, Number::GRANTED_OFFLINE, text) }
+    }
+
+    /// What the person is to be told; only once.
+    pub(super) fn take_reminder(&mut self) -> Option<String> {
+        self.reminder.take()
     }
 
     pub(super) fn granted_by_server(user: &str, serial: Option<&str>) -> Self {
@@ -74,12 +87,7 @@ impl Decision {
         if !subject.is_known() {
             return Self::unknown_user();
         }
-        let failures =
-            refusal.counted.iter().map(|(serial, failures)| format!("{serial} failure {failures}"));
-        let failures = match failures.collect::<Vec<_>>() {
-            counted if counted.is_empty() => String::new(),
-            counted => format!(" ({})", counted.join(", ")),
-        };
+        let failures = failures_of(refusal);
         match &refusal.found {
             Finding::Wrong => {
                 Self::new(Verdict::Refused, Number::WRONG_CODE, format!("refused, wrong code{failures}"))
@@ -99,6 +107,21 @@ impl Decision {
             ),
             Finding::NoToken => Self::new(Verdict::Refused, Number::NO_TOKEN, "refused, has no token"),
         }
+    }
+
+    pub(super) fn offline_value_used(serial: &str, refusal: &Refusal) -> Self {
+        let text =
+            format!("refused, the offline value of token {serial} has been used{}", failures_of(refusal));
+        Self::new(Verdict::Refused, Number::OFFLINE_USED, text)
+    }
+
+    /// Where offline values were compared and the server cannot be asked, they have decided.
+    pub(super) fn unless_offline_values_decide(self, refusal: &Refusal) -> Self {
+        if refusal.offline.is_empty() || self.verdict != Verdict::Unavailable {
+            return self;
+        }
+        let text = format!("refused, no offline value fits{}; {}", failures_of(refusal), self.text);
+        Self::new(Verdict::Refused, Number::OFFLINE_MISSED, text)
     }
 
     pub(super) fn unknown_user() -> Self {
@@ -207,6 +230,14 @@ impl Decision {
         }
     }
 
+    /// Adds what was done beside the decision.
+    pub(super) fn noting(mut self, beside: Option<String>) -> Self {
+        if let Some(note) = beside {
+            self.text = format!("{} ({note})", self.text);
+        }
+        self
+    }
+
     /// Adds what went wrong beside the decision.
     pub(super) fn despite(mut self, beside: Result<(), StoreError>) -> Self {
         if let Err(error) = beside {
@@ -214,6 +245,13 @@ impl Decision {
         }
         self
     }
+}
+
+/// ` (TOTP0001 failure 3)`; empty if nothing was counted.
+fn failures_of(refusal: &Refusal) -> String {
+    let counted = refusal.counted.iter().chain(&refusal.offline);
+    let failures: Vec<_> = counted.map(|(serial, failures)| format!("{serial} failure {failures}")).collect();
+    if failures.is_empty() { String::new() } else { format!(" ({})", failures.join(", ")) }
 }
 
 /// The server's own words, if there are any.

@@ -7,21 +7,25 @@ use privacyidea_contract::wire::{Login, Verdict};
 
 use crate::directory::Accounts;
 use crate::server::Server;
-use crate::service::clock::Clock;
+use crate::service::clock::{Clock, UnixSeconds};
 use crate::settings::Settings;
-use crate::store::State;
+use crate::store::{State, StoreError};
+use crate::tokens::Token;
 
 mod decision;
 mod event;
 mod local;
 mod number;
+mod offline;
 mod remote;
 mod subject;
 mod throttle;
 
 use decision::Decision;
 pub use event::{Event, Journal};
-use local::Local;
+use local::{Local, Refusal};
+use offline::Offline;
+pub use offline::Refills;
 use subject::{Scope, Subject};
 
 /// The person, as far as a login can reach them.
@@ -55,16 +59,19 @@ pub struct Host<'a> {
     pub server: Option<&'a dyn Server>,
     /// The time of day.
     pub clock: &'a dyn Clock,
+    /// Who gets new offline values; none: nobody (`--once` has no time after a login).
+    pub refills: Option<&'a dyn Refills>,
     /// Where decisions are written down.
     pub journal: &'a dyn Journal,
     /// Whether the login's tty and rhost come from root; only then can it be the local console.
     pub trusted_terminal: bool,
 }
 
-/// Authenticates: a code from the person, checked against the local tokens, then against the server.
+/// Authenticates: a code from the person, checked against the local tokens, then against offline values, then by the
+/// server.
 pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) -> Verdict {
     let subject = Subject::of(login, host);
-    let decision = match &login.password {
+    let mut decision = match &login.password {
         Some(password) => {
             let first = decide(&subject, host, password, Origin::EarlierModule);
             if first.is_granted() || !login.may_ask {
@@ -79,7 +86,13 @@ pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) 
         None if login.may_ask => ask_and_decide(login, &subject, host, conversation, Origin::Prompt),
         None => Decision::nothing_typed_before(),
     };
-    decision.record(login, host)
+    let reminder = decision.take_reminder();
+    let verdict = decision.record(login, host);
+    if let Some(text) = reminder {
+        // Who does not hear it has been let in all the same.
+        let _ = conversation.tell(&text, false);
+    }
+    verdict
 }
 
 /// PAM's account phase: whether somebody who has authenticated, by whatever means, may use the host now.
@@ -143,7 +156,7 @@ fn decide(
     decision
 }
 
-/// Throttle, lock, local tokens, server; says too whether a PIN was hashed.
+/// Throttle, lock, local tokens, offline values, server; says too whether a PIN was hashed.
 fn look_at(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, origin: Origin) -> (Decision, bool) {
     let (local, hashed) = match local::check(subject, host, answer, origin) {
         Ok(checked) => checked,
@@ -153,12 +166,31 @@ fn look_at(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, origin: Orig
         Local::Granted { serial } => Decision::granted_by_token(subject.name, &serial),
         Local::Throttled { until } => Decision::throttled(subject, until),
         Local::Locked { until } => Decision::locked(until),
-        Local::Refused(refusal) => match host.server.filter(|_| subject.may_be_asked_of_the_server(host)) {
-            Some(server) => remote::check(server, subject, host, answer, &refusal),
-            None => Decision::refused_by_tokens(subject, &refusal),
-        },
+        Local::Refused(refusal) => look_further(subject, host, answer, refusal),
     };
     (decision, hashed)
+}
+
+/// Offline values, then the server, about what local tokens have refused.
+fn look_further(subject: &Subject<'_>, host: &Host<'_>, answer: &Secret, refusal: Refusal) -> Decision {
+    let refusal = match offline::check(subject, host, answer, refusal) {
+        Ok(Offline::Nothing(refusal) | Offline::Missed(refusal)) => refusal,
+        Ok(Offline::Granted { serial, left }) => {
+            let reminder = offline::reminder(left, host.settings.offline.warn_below);
+            return Decision::granted_offline(subject.name, &serial, left, reminder);
+        }
+        Ok(Offline::Locked { until }) => return Decision::locked(until),
+        Ok(Offline::UsedBefore { serial, refusal }) => {
+            return Decision::offline_value_used(&serial, &refusal);
+        }
+        Err(error) => return Decision::store_failed(&error),
+    };
+    match host.server.filter(|_| subject.may_be_asked_of_the_server(host)) {
+        Some(server) => {
+            remote::check(server, subject, host, answer, &refusal).unless_offline_values_decide(&refusal)
+        }
+        None => Decision::refused_by_tokens(subject, &refusal),
+    }
 }
 
 fn access(subject: &Subject<'_>, host: &Host<'_>) -> Decision {
@@ -173,11 +205,23 @@ fn access(subject: &Subject<'_>, host: &Host<'_>) -> Decision {
         Scope::Local | Scope::OtherSource if !has_token && !subject.may_be_asked_of_the_server(host) => {
             Decision::out_of_scope()
         }
-        Scope::Local | Scope::OtherSource | Scope::Resolver => match local::lock(subject, host, &tokens) {
+        Scope::Local | Scope::OtherSource | Scope::Resolver => match lock(subject, host, &tokens) {
             Ok(Some(until)) if !subject.on_the_console => Decision::locked(until),
             Ok(_) => Decision::known(subject.name),
             Err(error) => Decision::store_failed(&error),
         },
+    }
+}
+
+fn lock(
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    tokens: &[Token],
+) -> Result<Option<Option<UnixSeconds>>, StoreError> {
+    if tokens.iter().any(|token| token.active) {
+        local::lock(subject, host, tokens)
+    } else {
+        offline::lock(subject, host)
     }
 }
 

@@ -46,6 +46,9 @@ numbers! {
     40 STORE_FAILED "`state.db` cannot be read or written"
     41 ACCOUNTS_FAILED "it cannot be told whose account this is"
     50 NO_ANSWER "the person went away, or cannot be asked"
+    51 GRANTED_OFFLINE "granted by an offline value"
+    52 OFFLINE_MISSED "no offline value fits, and the server cannot say more"
+    53 OFFLINE_USED "another login has used the offline value at this moment"
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use privacyidea_contract::Secret;
 
 use super::local::{self, Refusal};
+use super::offline::{self, Typed};
 use super::{Decision, Host, Subject};
 use crate::server::{Answer, Check, Failure, Server, Step};
 
@@ -19,6 +20,7 @@ pub(super) fn check(
         // If the failcount cannot be set back, the login stands all the same: the server has consumed the code.
         Ok(Answer::Accepted(accepted)) => {
             Decision::granted_by_server(subject.name, accepted.serial.as_deref())
+                .noting(offline::keep(subject, host, &accepted, Typed::Password))
                 .despite(local::forget(subject, host, refusal))
         }
         Ok(Answer::Rejected { reason }) => Decision::refused_by_server(&reason),

@@ -20,6 +20,7 @@ mod console;
 mod cost;
 mod first_pass;
 mod lockout;
+mod offline;
 mod remote;
 mod replay;
 
@@ -76,6 +77,7 @@ impl Rig {
             accounts: &Known,
             server: self.server.as_ref().map(|server| server as &dyn Server),
             clock: &self.clock,
+            refills: None,
             journal: self,
             trusted_terminal: self.trusted_terminal,
         }

@@ -153,6 +153,7 @@ impl Scope {
             accounts: &configured.directory,
             server: configured.server(),
             clock: &self.clock,
+            refills: None,
             journal: &self.journal,
             trusted_terminal: is_root,
         }
