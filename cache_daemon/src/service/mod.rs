@@ -12,6 +12,7 @@ mod endpoints;
 mod identity;
 mod journal;
 mod once;
+mod refiller;
 mod refresher;
 mod room;
 mod scope;

@@ -10,11 +10,12 @@ use super::clock::{SystemClock, UnixSeconds};
 use super::conversation::Turns;
 use super::daily_copy;
 use super::journal::{AuthenticationJournal, Log, SYSLOG_SOCKET};
+use super::refiller::Refiller;
 use super::room::Attendance;
 use super::stop::Stop;
 use super::wake::{Reason, Wake};
 use crate::administration::{Answer, Command, Probe, Site, execute};
-use crate::authentication::Host;
+use crate::authentication::{Host, Refills};
 use crate::directory::{Directory, DirectoryError, LocalFiles};
 use crate::server::{Client, Server, computer_name};
 use crate::settings::{Settings, SettingsError};
@@ -75,6 +76,8 @@ pub(super) struct Scope {
     pub(super) attendance: Attendance,
     /// For the refresher.
     pub(super) wake: Arc<Wake>,
+    /// Where new offline values are asked for.
+    pub(super) refiller: Refiller,
     /// None: `--once`.
     running_since: Option<UnixSeconds>,
     probe: Probe,
@@ -102,6 +105,7 @@ impl Scope {
             turns: Turns::new(TURNS),
             attendance: Attendance::default(),
             wake,
+            refiller: Refiller::default(),
             running_since,
             probe: Probe::default(),
             configured: RwLock::new(Arc::new(configured)),
@@ -153,7 +157,8 @@ impl Scope {
             accounts: &configured.directory,
             server: configured.server(),
             clock: &self.clock,
-            refills: None,
+            // A --once ends with its login.
+            refills: self.running_since.map(|_| &self.refiller as &dyn Refills),
             journal: &self.journal,
             trusted_terminal: is_root,
         }
@@ -177,7 +182,7 @@ impl Configured {
         Ok(configured)
     }
 
-    fn server(&self) -> Option<&dyn Server> {
+    pub(super) fn server(&self) -> Option<&dyn Server> {
         self.server.as_ref().map(|server| server as &dyn Server)
     }
 
