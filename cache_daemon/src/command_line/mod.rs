@@ -18,6 +18,7 @@ mod failure;
 mod hints;
 mod host;
 mod log;
+mod offline;
 mod qr;
 mod session;
 mod status;
