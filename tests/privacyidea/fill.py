@@ -12,6 +12,7 @@ from pathlib import Path
 from privacyidea.app import create_app
 from privacyidea.lib.auth import create_db_admin
 from privacyidea.lib.config import set_privacyidea_config
+from privacyidea.lib.machine import attach_token
 from privacyidea.lib.policy import set_policy
 from privacyidea.lib.realm import set_default_realm, set_realm
 from privacyidea.lib.resolver import save_resolver
@@ -60,6 +61,9 @@ USERS = [
     ("müller", "müller-pin", [spass()]),
     ("named", "named-pin", [spass()]),
     ("audited", "audited-pin", [spass()]),
+    ("offline", "offline-pin", [hotp(0x31)]),
+    ("offgone", "offgone-pin", [hotp(0x32)]),
+    ("offcode", "offcode-pin", [hotp(0x33)]),
 ]
 
 
@@ -97,6 +101,7 @@ def policies():
     # Any host may name a client of 10.0.0.0/8.
     set_privacyidea_config("OverrideAuthorizationClient", "0.0.0.0/0>10.0.0.0/8")
     set_policy("challenge", scope="authentication", action="challenge_response=hotp", realm=REALM, user="challenge")
+    set_policy("challenge_offline", scope="authentication", action="challenge_response=hotp", realm=REALM, user="offcode")
     set_policy("name_caseless", scope="authorization", action="add_user_in_response", realm="caseless")
     set_policy("name_named", scope="authorization", action="add_user_in_response", realm=REALM, user="named")
     # For clients of 10.66.0.0/16; a realm would not do: where the user is not found, policies of any realm match.
@@ -113,6 +118,12 @@ def enrol(name, realm, pin, tokens):
         if "period" in token:
             parameters["timeStep"] = token["period"]
         init_token(parameters, user=User(name, realm))
+
+
+def offline():
+    """Values for logins without the server, few and quickly made."""
+    for serial in ("OFFLINE0", "OFFGONE0", "OFFCODE0"):
+        attach_token(serial, "offline", options={"count": "20", "rounds": "1000"})
 
 
 def states():
@@ -135,6 +146,7 @@ def main():
             enrol(name, REALM, pin, tokens)
             facts[name] = {"realm": REALM, "uid": 20001 + number, "pin": pin, "tokens": tokens}
         init_token({"type": "spass", "serial": "CASELESS0", "pin": "caseless-pin"}, user=User("carla", "caseless"))
+        offline()
         states()
     # So that a reader (the counters for `otp`) never makes the server wait.
     with sqlite3.connect(HOME / "pi.sqlite") as database:

@@ -5,4 +5,8 @@
 mod harness;
 mod lifecycle;
 mod logins;
+mod offline;
 mod peers;
+#[path = "../server_support/real.rs"]
+#[allow(dead_code, reason = "each test program uses its own part")]
+mod real;
