@@ -9,7 +9,7 @@ use super::{Host, Origin, Subject, throttle};
 use crate::service::clock::UnixSeconds;
 use crate::settings::Lockout;
 use crate::store::{StoreError, Throttle, Transaction};
-use crate::tokens::{Found, Lock, Token, Windows};
+use crate::tokens::{Failures, Found, Lock, Token, Windows};
 
 /// What the tokens say.
 pub(super) enum Local {
@@ -304,6 +304,12 @@ impl Attempt<'_> {
                 token.unlock();
             }
             self.transaction.put(token)?;
+        }
+        if self.host.settings.lockout.reset_all_user_tokens {
+            for mut token in self.transaction.offline_tokens_of(self.subject.name)? {
+                token.failures = Failures::default();
+                self.transaction.put_offline(&token)?;
+            }
         }
         self.transaction.set_throttle(self.subject.name, self.subject.rhost, None)
     }

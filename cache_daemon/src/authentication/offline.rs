@@ -246,17 +246,22 @@ impl Attempt<'_> {
         if !transaction.use_offline_value(&serial, value)? {
             return Ok(Outcome::UsedBefore { serial, counted });
         }
+        let resets_all = self.host.settings.lockout.reset_all_user_tokens;
         for token in &mut tokens {
             let is_the_one = token.serial == serial;
             if is_the_one {
                 token.last_used = Some(self.now);
             }
-            if is_the_one || self.host.settings.lockout.reset_all_user_tokens {
+            if is_the_one || resets_all {
                 token.failures = Failures::default();
             }
             transaction.put_offline(token)?;
         }
         local::forget_in(transaction, self.subject, self.refusal)?;
+        for token in transaction.tokens_of(self.subject.name)?.iter_mut().filter(|_| resets_all) {
+            token.unlock();
+            transaction.put(token)?;
+        }
         let left = transaction.offline_token(&serial)?.map_or(0, |token| token.left);
         Ok(Outcome::Granted { serial, left })
     }

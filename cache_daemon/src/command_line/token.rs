@@ -25,16 +25,15 @@ pub(super) fn run(command: &TokenCommand, json: bool, session: &mut Session<'_>)
     }
 }
 
-/// The tokens of `user`, or all.
-pub(super) fn tokens(user: Option<&str>, session: &Session<'_>) -> Result<Vec<TokenRecord>, Failure> {
-    match session.daemon.ask(&Command::TokenList { user: user.map(str::to_owned) })? {
-        Answer::Tokens { tokens, .. } => Ok(tokens),
-        _ => Err(other_version()),
-    }
+/// The serials of all tokens of `user`.
+pub(super) fn serials(user: &str, session: &Session<'_>) -> Result<Vec<String>, Failure> {
+    let (tokens, offline) = tokens(Some(user), session)?;
+    let tokens = tokens.into_iter().map(|token| token.serial);
+    Ok(tokens.chain(offline.into_iter().map(|token| token.serial)).collect())
 }
 
-/// The tokens with offline values of `user`, or all.
-fn tokens_and_offline(
+/// The tokens of `user`, or all: those of this host, and those with offline values.
+fn tokens(
     user: Option<&str>,
     session: &Session<'_>,
 ) -> Result<(Vec<TokenRecord>, Vec<OfflineRecord>), Failure> {
@@ -137,7 +136,7 @@ fn remove(arguments: &Remove, json: bool, session: &mut Session<'_>) -> Result<(
 }
 
 fn list(user: Option<&str>, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
-    let (tokens, offline) = tokens_and_offline(user, session)?;
+    let (tokens, offline) = tokens(user, session)?;
     if json {
         return session.say_json(&Answer::Tokens { tokens, offline });
     }
@@ -261,7 +260,7 @@ enum Either {
 }
 
 fn find(serial: &str, session: &Session<'_>) -> Result<Either, Failure> {
-    let (tokens, offline) = tokens_and_offline(None, session)?;
+    let (tokens, offline) = tokens(None, session)?;
     let is_wanted = |found: &str| found.eq_ignore_ascii_case(serial);
     let token = tokens.into_iter().find(|token| is_wanted(&token.serial)).map(Either::Local);
     let offline = || offline.into_iter().find(|token| is_wanted(&token.serial)).map(Either::Offline);

@@ -9,7 +9,7 @@ use cache_daemon::administration::{self, Answer, OfflineRecord};
 use cache_daemon::server::RefillToken;
 use cache_daemon::store::State;
 use cache_daemon::tokens::{Algorithm, Failures, OfflineToken, OfflineValue, hotp};
-use privacyidea_contract::wire::{Login, Request, Verdict};
+use privacyidea_contract::wire::{Login, Reply, Request, Verdict};
 use rustix::process::Signal;
 
 use crate::harness::*;
@@ -84,6 +84,27 @@ fn each_value_lets_in_once_and_none_after_a_later_one() {
     let _daemon = host.daemon();
     assert_ne!(host.log_in("resi", &typed(7)), granted("resi"));
     assert_eq!(offline_tokens(&host)[0].logins_left, 93);
+}
+
+#[test]
+fn the_person_hears_how_many_logins_are_left_after_the_decision_and_before_the_verdict() {
+    let host = host_with_values();
+    host.write_settings(&format!("{AWAY}warn-below = 101\n{PATIENT}"));
+    let _daemon = host.daemon();
+    let mut stream = host.connect_auth();
+    begin(&mut stream, "resi");
+    stream.send_request(&Request::Answer(typed(0).as_str().into()), soon()).unwrap();
+    let Reply::Tell { text, error: false } = stream.receive_reply(soon()).unwrap() else { panic!("no word") };
+    assert_eq!(text, "100 offline logins left; connect to the company network to get more.");
+    let verdict = stream.receive_reply(soon()).unwrap();
+    assert!(matches!(verdict, Reply::Verdict(verdict) if verdict == granted("resi")));
+    let Answer::Status(status) = host.administrate(&administration::Command::Status) else {
+        panic!("no status")
+    };
+    assert_eq!(
+        (status.offline.enabled, status.offline.logins_left, status.offline.fewest),
+        (true, 100, Some(100))
+    );
 }
 
 #[test]

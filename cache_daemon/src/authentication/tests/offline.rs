@@ -282,6 +282,26 @@ fn a_login_by_an_offline_value_takes_back_what_it_cost_local_tokens() {
 }
 
 #[test]
+fn a_success_resets_all_of_the_users_tokens_where_the_settings_say_so() {
+    for all in [false, true] {
+        let mut rig = holding([]);
+        rig.settings.lockout.reset_all_user_tokens = all;
+        rig.token(Token { failcount: 4, last_failure: Some(NOW), ..hotp_token("HOTP0001", "carla") });
+        assert_eq!(rig.login("carla", &typed(1)), granted("carla"));
+        assert_eq!(rig.stored("HOTP0001").failcount, if all { 0 } else { 4 });
+        rig.state
+            .change(|transaction| {
+                let mut token = transaction.offline_token("PI1")?.unwrap();
+                token.failures = crate::tokens::Failures { count: 5, last: Some(NOW) };
+                transaction.put_offline(&token)
+            })
+            .unwrap();
+        assert_eq!(rig.login("carla", &code(0)), granted("carla"));
+        assert_eq!(failures(&rig), if all { 0 } else { 5 });
+    }
+}
+
+#[test]
 fn old_values_are_good_no_longer() {
     let mut rig = holding([away()]);
     rig.settings.offline.maximum_age = Duration::from_secs(30 * DAY);

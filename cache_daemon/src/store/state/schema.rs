@@ -90,3 +90,27 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     transaction.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_of_version_1_keeps_its_tokens() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(MIGRATIONS[0]).unwrap();
+        connection.pragma_update(None, "user_version", 1).unwrap();
+        let token = "INSERT INTO tokens VALUES ('SPASS0001', 'carla', 'simple-pass', '', NULL, NULL, NULL, NULL, 0, 0,
+            NULL, NULL, 'pin', 'before', 1, 0, NULL, 0, NULL)";
+        connection.execute_batch(token).unwrap();
+        for _ in 0..2 {
+            migrate(&mut connection).unwrap();
+        }
+        let count = |table: &str| -> i64 {
+            connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!([count("tokens"), count("offline_tokens"), count("offline_values")], [1, 0, 0]);
+        let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        assert_eq!(version as usize, MIGRATIONS.len());
+    }
+}
