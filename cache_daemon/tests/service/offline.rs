@@ -3,7 +3,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
 use cache_daemon::administration::{self, Answer, OfflineRecord};
 use cache_daemon::server::RefillToken;
@@ -204,9 +203,14 @@ impl Connected {
         std::fs::write(host.path("etc/privacyidea-host/users/passwd"), passwd).unwrap();
         std::fs::write(host.path("etc/privacyidea-host/users/group"), format!("{name}:x:20050:\n")).unwrap();
         std::fs::copy(real.ca_file(), host.path("etc/ca.pem")).unwrap();
-        let server = format!("[server]\nurl = \"{}\"\nca-file = \"/etc/ca.pem\"\n", real.url());
-        host.write_settings(&format!("{server}{PATIENT}{more}"));
-        Self { host, real, name }
+        let connected = Self { host, real, name };
+        connected.write_settings(more);
+        connected
+    }
+
+    fn write_settings(&self, more: &str) {
+        let server = format!("[server]\nurl = \"{}\"\nca-file = \"/etc/ca.pem\"\n", self.real.url());
+        self.host.write_settings(&format!("{server}{PATIENT}{more}"));
     }
 
     fn serial(&self) -> String {
@@ -246,12 +250,8 @@ impl Connected {
     }
 }
 
-/// Tests that stop the server, or count on its counters, one after the other.
-static ALONE: Mutex<()> = Mutex::new(());
-
 #[test]
 fn a_laptop_logs_in_at_the_server_then_without_it_and_is_refilled_when_it_is_back() {
-    let _one = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (real, _alone) = Real::alone();
     let laptop = Connected::new(real, "offline", "[offline]\nenabled = true\n");
     let daemon = laptop.host.daemon();
@@ -284,7 +284,6 @@ fn a_laptop_logs_in_at_the_server_then_without_it_and_is_refilled_when_it_is_bac
 
 #[test]
 fn a_token_that_is_disabled_is_taken_back_at_the_refill() {
-    let _one = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (real, _alone) = Real::alone();
     let laptop = Connected::new(real, "offgone", "[offline]\nenabled = true\n");
     laptop.set_active(true);
@@ -301,7 +300,6 @@ fn a_token_that_is_disabled_is_taken_back_at_the_refill() {
 
 #[test]
 fn a_removed_token_and_a_host_that_keeps_nothing_have_no_offline_logins() {
-    let _one = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (real, _alone) = Real::alone();
     let laptop = Connected::new(real, "offline", "[offline]\nenabled = true\nrefill-below = 0\n");
     let daemon = laptop.host.daemon();
@@ -323,7 +321,6 @@ fn a_removed_token_and_a_host_that_keeps_nothing_have_no_offline_logins() {
 #[test]
 fn pin_less_values_of_a_real_server_are_half_a_credential() {
     use cache_daemon::server::{Accepted, Answer as Said, Check, Client, Server, Step};
-    let _one = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (real, _alone) = Real::alone();
     let laptop = Connected::new(real, "offcode", "[offline]\nenabled = true\n");
     let settings = cache_daemon::settings::Settings::parse(&format!(
@@ -340,8 +337,8 @@ fn pin_less_values_of_a_real_server_are_half_a_credential() {
         panic!("no challenge")
     };
     let first = laptop.counter();
-    let answer = check(&laptop.code(first), Step::In(&challenged.transaction));
-    let Said::Accepted(Accepted { offline, serial: Some(serial), .. }) = answer else { panic!("{answer:?}") };
+    let said = check(&laptop.code(first), Step::In(&challenged.transaction));
+    let Said::Accepted(Accepted { offline, serial: Some(serial), .. }) = said else { panic!("{said:?}") };
     assert_eq!((offline.len(), serial.as_str()), (1, "OFFCODE0"));
     let (counter, hash) = offline[0].values.iter().next().unwrap();
     assert_eq!(*counter, first + 1);
@@ -369,25 +366,12 @@ fn pin_less_values_of_a_real_server_are_half_a_credential() {
     let daemon = laptop.host.daemon();
     assert_eq!(laptop.host.log_in("offcode", &laptop.code(first + 1)), Verdict::Unavailable);
     daemon.kill();
-    let laptop = Connected {
-        host: {
-            let more = "[offline]\nenabled = true\nsecond-factor-services = [\"sudo\"]\n";
-            let server = format!("[server]\nurl = \"{}\"\nca-file = \"/etc/ca.pem\"\n", real.url());
-            laptop.host.write_settings(&format!("{server}{PATIENT}{more}"));
-            laptop.host
-        },
-        ..laptop
-    };
+    laptop.write_settings("[offline]\nenabled = true\nsecond-factor-services = [\"sudo\"]\n");
     let _daemon = laptop.host.daemon();
     assert_eq!(laptop.host.log_in("offcode", &laptop.code(first + 1)), Verdict::Unavailable, "sshd");
     let mut stream = laptop.host.connect_auth();
     let sudo = Login { service: "sudo".to_owned(), ..login("offcode") };
     stream.send_request(&Request::Login(sudo), soon()).unwrap();
-    let code = laptop.code(first + 1);
-    assert_eq!(answer_of(&mut stream, &code), granted("offcode"));
+    assert_eq!(answer(&mut stream, &laptop.code(first + 1)).unwrap(), granted("offcode"));
     real.up();
-}
-
-fn answer_of(stream: &mut privacyidea_contract::wire::Stream, code: &str) -> Verdict {
-    answer(stream, code).expect("a verdict")
 }
