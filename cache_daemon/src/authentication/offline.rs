@@ -123,7 +123,8 @@ pub(super) fn keep(
     });
     let (kept, mut notes): (Vec<bool>, Vec<String>) = batches.unzip();
     if let Some(serial) = accepted.serial.as_deref().filter(|_| !kept.contains(&true)) {
-        match forget(host, subject, serial) {
+        // Whosever it was here: the server has just said whose it is.
+        match host.state.change(|transaction| transaction.remove_offline(serial)) {
             Ok(false) => {}
             Ok(true) => notes.push("its former offline values are removed".to_owned()),
             Err(error) => notes.push(format!("its former offline values stay: {error}")),
@@ -198,15 +199,6 @@ fn store(host: &Host<'_>, token: OfflineToken, batch: &OfflineBatch) -> Result<u
         transaction.replace_offline(&OfflineToken { last_used, ..token }, &batch.refill_token)
     })?;
     Ok(left)
-}
-
-/// Says whether there was something.
-fn forget(host: &Host<'_>, subject: &Subject<'_>, serial: &str) -> Result<bool, StoreError> {
-    let tokens = host.state.offline_tokens(Some(subject.name), 0)?;
-    if !tokens.iter().any(|token| token.serial == serial) {
-        return Ok(false);
-    }
-    host.state.change(|transaction| transaction.remove_offline(serial))
 }
 
 struct Attempt<'a> {

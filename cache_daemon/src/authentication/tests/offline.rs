@@ -171,6 +171,18 @@ fn a_token_that_the_server_takes_without_values_has_none_here_either() {
 }
 
 #[test]
+fn a_token_that_has_another_user_now_is_no_longer_the_former_ones() {
+    for offline in [Vec::new(), vec![OfflineBatch { user: Some("sssd-user".into()), ..batch(30..=49) }]] {
+        let rig = holding([accepted(offline), rejected()]);
+        let other = Login { uid: Some(5000), ..login("sssd-user") };
+        let typed_by_other = typed(29);
+        let verdict = run(&other, &rig.host(), &mut Script::answers([typed_by_other.as_str()]));
+        assert_eq!(verdict, granted("sssd-user"));
+        assert_eq!(rig.login("carla", &typed(1)), Verdict::Refused);
+    }
+}
+
+#[test]
 fn root_strangers_and_accounts_of_the_host_have_no_offline_logins() {
     let rig = holding([]);
     for user in ["root", "lena", "nobody"] {

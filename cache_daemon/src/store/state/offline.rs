@@ -123,7 +123,8 @@ impl Transaction<'_> {
     /// # Errors
     /// [`StoreError::Database`]
     pub fn remove_offline(&self, serial: &str) -> Result<bool, StoreError> {
-        Ok(self.0.execute("DELETE FROM offline_tokens WHERE serial = ?1", [serial])? == 1)
+        let mut delete = self.0.prepare_cached("DELETE FROM offline_tokens WHERE serial = ?1")?;
+        Ok(delete.execute([serial])? == 1)
     }
 
     /// What a refill can be asked for with; none: there is no such token, or no refill token.
