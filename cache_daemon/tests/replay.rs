@@ -15,7 +15,7 @@ use cache_daemon::settings::Settings;
 use cache_daemon::store::State;
 use cache_daemon::tokens::hotp;
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Verdict};
+use privacyidea_contract::wire::{Login, Overrides, Verdict};
 
 const NOW: u64 = 1_800_000_000;
 const SEED: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
@@ -46,6 +46,10 @@ impl Conversation for Types {
     }
 
     fn tell(&mut self, _text: &str, _error: bool) -> Result<(), ConversationEnded> {
+        Ok(())
+    }
+
+    fn export(&mut self, _name: &str, _value: &str) -> Result<(), ConversationEnded> {
         Ok(())
     }
 }
@@ -80,12 +84,14 @@ fn log_in(state: &State, typed: String, rhost: &str) -> Verdict {
         prompt: None,
         password: None,
         may_ask: true,
+        overrides: Overrides::default(),
     };
     let host = Host {
         settings: &Settings::default(),
         state,
         accounts: &Everybody,
         server: None,
+        line_server: None,
         clock: &FixedClock::at(NOW),
         refills: None,
         journal: &Nowhere,

@@ -38,6 +38,24 @@ fn failure_after(bytes: &[u8]) -> Failure {
     failure
 }
 
+/// What `nossl` on a PAM line means, and what nothing in the settings can say.
+#[test]
+fn any_certificate_is_taken_where_a_line_says_so_and_nowhere_else() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    for (name, days) in [("IP:127.0.0.1", 1), ("IP:127.0.0.1", -1), ("DNS:elsewhere.example.org", 1)] {
+        let stub = Stub::new(&authority.identity(name, days), |stream| {
+            send(stream, answer("200 OK", "application/json", YES).as_bytes());
+            true
+        });
+        let mut settings = settings(&stub.url(), &other.file());
+        let verified = check(&Client::new(&settings, "test"), "carla", "x");
+        assert!(matches!(verified, Err(Failure::Untrusted(_))), "{verified:?}");
+        assert!(stub.requests().is_empty(), "nothing was sent");
+        settings.any_certificate = true;
+        assert!(is_accepted(&check(&Client::new(&settings, "test"), "carla", "x")), "{name} {days}");
+    }
+}
+
 #[test]
 fn the_request_is_json_and_says_who_asks() {
     let authority = Authority::new();

@@ -4,6 +4,7 @@
 //! `u32 length, bytes`; an optional field is `u8 0` or `u8 1, field`. Bytes left over in a frame are an error.
 
 mod codec;
+mod login;
 mod message;
 mod stream;
 #[cfg(test)]
@@ -11,13 +12,11 @@ mod tests;
 
 use std::time::Duration;
 
-pub use codec::{FRAME_LENGTH_MAX, WireError};
-pub use message::{GroupEntry, Login, Lookup, PasswdEntry, Reply, Request, Verdict};
+pub use codec::{FRAME_LENGTH_MAX, Version, WireError};
+pub use login::{EXPORTS_MAX, FirstStep, Login, Overrides};
+pub use message::{GroupEntry, Lookup, PasswdEntry, Reply, Request, Verdict};
 pub use stream::{PeerCredentials, Stream, StreamError};
 
 /// How long the module waits for each step of the daemon in a login. What the daemon allows itself is less, and hosts
 /// wait longer (sshd two minutes).
 pub const STEP: Duration = Duration::from_secs(45);
-
-/// The version that this build speaks. A daemon also speaks the one before.
-pub const VERSION: u16 = 1;

@@ -4,8 +4,8 @@ use libfuzzer_sys::fuzz_target;
 use privacyidea_contract::wire::Request;
 
 fuzz_target!(|frame: &[u8]| {
-    if let Ok(request) = Request::decode(frame) {
-        let written = request.encode().expect("what fitted a frame fits it again");
+    if let Ok((request, version)) = Request::decode(frame) {
+        let written = request.encode_in(version).expect("what fitted a frame fits it again");
         assert_eq!(&written[4..], frame);
     }
 });

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Reply, Request, Stream, StreamError, Verdict};
+use privacyidea_contract::variables::{is_exportable_value, is_exportable_variable};
+use privacyidea_contract::wire::{EXPORTS_MAX, Login, Reply, Request, Stream, StreamError, Verdict};
 
 use crate::codes::{Failure, Outcome, Phase};
 
@@ -23,7 +24,17 @@ pub(crate) trait Person {
     /// # Errors
     /// The person is gone.
     fn tell(&self, text: &str, error: bool) -> Result<(), NoAnswer>;
+
+    /// Hands `value` on to the session as the variable `name`.
+    ///
+    /// # Errors
+    /// The host program does not take it.
+    fn export(&self, name: &str, value: &str) -> Result<(), NotTaken>;
 }
+
+/// The host program does not take a variable.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotTaken;
 
 /// There is nobody, or nobody who answers.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,18 +79,67 @@ pub(crate) fn run(
                 return Err(Failure::OtherIdentity);
             }
             Reply::Verdict(verdict) => return Ok(verdict),
+            Reply::Export { name, value } if phase == Phase::Authentication => {
+                return granted_with(Variable { name, value }, &asked_about, stream, person, patience);
+            }
             Reply::NotAllowed => return Err(Failure::NotAllowed),
             Reply::Passwd(_)
             | Reply::Group(_)
             | Reply::Groups(_)
             | Reply::NotFound
             | Reply::Unavailable
-            | Reply::Document { .. } => {
+            | Reply::Document { .. }
+            | Reply::Export { .. } => {
                 return Err(Failure::Nonsense("it answers another question".to_owned()));
             }
         }
     }
     Err(Failure::Nonsense(format!("no verdict in {MESSAGES_MAX} messages")))
+}
+
+struct Variable {
+    name: String,
+    value: String,
+}
+
+/// The end of a login that is granted: variables, and the verdict, before which none of them is handed on. The daemon is
+/// not root, and a variable can be an order to a program of root: what may be in it is checked here, too.
+fn granted_with(
+    first: Variable,
+    user: &str,
+    stream: &mut Stream,
+    person: &impl Person,
+    patience: Duration,
+) -> Outcome {
+    let mut variables = vec![first];
+    loop {
+        let misplaced = |what: &str| Err(Failure::Nonsense(what.to_owned()));
+        match stream.receive_reply(Instant::now() + patience).map_err(failure)? {
+            Reply::Export { name, value } if variables.len() < EXPORTS_MAX => {
+                variables.push(Variable { name, value });
+            }
+            Reply::Export { .. } => return misplaced("it hands on too many variables"),
+            Reply::Verdict(Verdict::Granted { user: granted }) if granted != user => {
+                return Err(Failure::OtherIdentity);
+            }
+            Reply::Verdict(verdict @ Verdict::Granted { .. }) => {
+                return hand_on(&variables, person).map(|()| verdict);
+            }
+            _ => return misplaced("it hands on variables and does not grant the login"),
+        }
+    }
+}
+
+fn hand_on(variables: &[Variable], person: &impl Person) -> Result<(), Failure> {
+    let may_be = |it: &Variable| is_exportable_variable(&it.name) && is_exportable_value(&it.value);
+    if !variables.iter().all(may_be) {
+        return Err(Failure::Nonsense("it hands on a variable that may not be handed on".to_owned()));
+    }
+    for Variable { name, value } in variables {
+        let not_taken = |_| Failure::Nonsense(format!("libpam does not take its variable {name}"));
+        person.export(name, value).map_err(not_taken)?;
+    }
+    Ok(())
 }
 
 fn failure(error: StreamError) -> Failure {
@@ -92,201 +152,4 @@ fn failure(error: StreamError) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::os::unix::net::UnixStream;
-    use std::thread;
-
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(30);
-
-    /// Answers with what it was given, and remembers what it was shown.
-    struct Scripted {
-        answers: RefCell<Vec<&'static str>>,
-        shown: RefCell<Vec<String>>,
-    }
-
-    impl Scripted {
-        fn new(answers: &[&'static str]) -> Self {
-            Self { answers: RefCell::new(answers.to_vec()), shown: RefCell::default() }
-        }
-    }
-
-    impl Person for Scripted {
-        fn ask(&self, text: &str, echo: bool) -> Result<Secret, NoAnswer> {
-            self.shown.borrow_mut().push(format!("{text}{}", if echo { "(echo)" } else { "" }));
-            self.answers.borrow_mut().pop().map(Secret::from).ok_or(NoAnswer)
-        }
-
-        fn tell(&self, text: &str, _: bool) -> Result<(), NoAnswer> {
-            self.shown.borrow_mut().push(text.to_owned());
-            Ok(())
-        }
-    }
-
-    fn login(may_ask: bool) -> Login {
-        Login {
-            user: "alice".to_owned(),
-            uid: Some(2000),
-            service: "sshd".to_owned(),
-            rhost: String::new(),
-            tty: String::new(),
-            prompt: None,
-            password: None,
-            may_ask,
-        }
-    }
-
-    fn ask(text: &str) -> Reply {
-        Reply::Ask { text: text.to_owned(), echo: false }
-    }
-
-    fn granted() -> Reply {
-        Reply::Verdict(Verdict::Granted { user: "alice".to_owned() })
-    }
-
-    /// Runs a dialogue with a daemon that says `replies` one after the other and keeps the answers it gets.
-    fn with_daemon(
-        phase: Phase,
-        login: Login,
-        person: &Scripted,
-        replies: Vec<Reply>,
-    ) -> (Outcome, Vec<Secret>) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let daemon = thread::spawn(move || {
-            let mut stream = Stream::new(theirs);
-            let mut answers = Vec::new();
-            let deadline = Instant::now() + LONG;
-            let request = stream.receive_request(deadline).unwrap();
-            assert!(matches!(request, Request::Login(_) | Request::Account(_)));
-            for reply in replies {
-                let asks = matches!(reply, Reply::Ask { .. });
-                if stream.send_reply(&reply, deadline).is_err() {
-                    break;
-                }
-                if !asks {
-                    continue;
-                }
-                match stream.receive_request(deadline) {
-                    Ok(Request::Answer(answer)) => answers.push(answer),
-                    _ => break,
-                }
-            }
-            answers
-        });
-        let outcome = run(phase, login, &mut Stream::new(ours), person, LONG);
-        (outcome, daemon.join().unwrap())
-    }
-
-    #[test]
-    fn questions_reach_the_person_and_answers_the_daemon() {
-        let person = Scripted::new(&["second", "first"]);
-        let tell = Reply::Tell { text: "Wait.".to_owned(), error: false };
-        let echoed = Reply::Ask { text: "Shown: ".to_owned(), echo: true };
-        let replies = vec![ask("Code: "), tell, echoed, granted()];
-        let (outcome, answers) = with_daemon(Phase::Authentication, login(true), &person, replies);
-        assert_eq!(outcome, Ok(Verdict::Granted { user: "alice".to_owned() }));
-        assert_eq!(answers.iter().map(Secret::expose).collect::<Vec<_>>(), [b"first".as_slice(), b"second"]);
-        assert_eq!(*person.shown.borrow(), ["Code: ", "Wait.", "Shown: (echo)"]);
-    }
-
-    #[test]
-    fn a_grant_for_somebody_else_is_none() {
-        for user in ["Alice", "alice ", "root", ""] {
-            let reply = Reply::Verdict(Verdict::Granted { user: user.to_owned() });
-            let (outcome, _) =
-                with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), vec![reply]);
-            assert_eq!(outcome, Err(Failure::OtherIdentity), "{user:?}");
-        }
-    }
-
-    #[test]
-    fn a_person_who_gives_no_answer_ends_the_login() {
-        let replies = vec![ask("Code: "), granted()];
-        let (outcome, answers) =
-            with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), replies);
-        assert_eq!(outcome, Err(Failure::NoAnswer));
-        assert!(answers.is_empty());
-    }
-
-    /// Whoever can wait must not be able to turn "you gave no answer" into "there is no daemon", which a stack may let pass.
-    #[test]
-    fn a_person_who_answers_too_late_gave_no_answer() {
-        struct Late(std::sync::mpsc::Receiver<()>);
-        impl Person for Late {
-            fn ask(&self, _: &str, _: bool) -> Result<Secret, NoAnswer> {
-                self.0.recv().unwrap();
-                Ok(Secret::from("123456"))
-            }
-            fn tell(&self, _: &str, _: bool) -> Result<(), NoAnswer> {
-                Ok(())
-            }
-        }
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let (gone, late) = std::sync::mpsc::channel();
-        let daemon = thread::spawn(move || {
-            let mut stream = Stream::new(theirs);
-            let deadline = Instant::now() + LONG;
-            stream.receive_request(deadline).unwrap();
-            for reply in [ask("Code: "), Reply::Verdict(Verdict::NoAnswer)] {
-                stream.send_reply(&reply, deadline).unwrap();
-            }
-            drop(stream);
-            gone.send(()).unwrap();
-        });
-        let outcome = run(Phase::Authentication, login(true), &mut Stream::new(ours), &Late(late), LONG);
-        assert_eq!(outcome, Ok(Verdict::NoAnswer));
-        daemon.join().unwrap();
-    }
-
-    #[test]
-    fn nobody_is_asked_with_use_first_pass_nor_in_the_account_phase() {
-        for (phase, may_ask) in [(Phase::Authentication, false), (Phase::Account, true)] {
-            let person = Scripted::new(&["typed"]);
-            let (outcome, answers) =
-                with_daemon(phase, login(may_ask), &person, vec![ask("Code: "), granted()]);
-            assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
-            assert!(answers.is_empty() && person.shown.borrow().is_empty());
-        }
-    }
-
-    #[test]
-    fn a_daemon_without_end_is_ended() {
-        let person = Scripted::new(&["x"; 100]);
-        let replies = std::iter::repeat_n(ask("Again: "), 100).collect();
-        let (outcome, answers) = with_daemon(Phase::Authentication, login(true), &person, replies);
-        assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
-        assert_eq!(answers.len(), MESSAGES_MAX);
-    }
-
-    #[test]
-    fn answers_to_other_questions_are_nonsense() {
-        for reply in [Reply::NotFound, Reply::Unavailable, Reply::Groups(vec![1])] {
-            let (outcome, _) =
-                with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), vec![reply]);
-            assert!(matches!(outcome, Err(Failure::Nonsense(_))), "{outcome:?}");
-        }
-        let (outcome, _) =
-            with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), vec![Reply::NotAllowed]);
-        assert_eq!(outcome, Err(Failure::NotAllowed));
-    }
-
-    #[test]
-    fn a_daemon_that_closes_is_unavailable() {
-        let (outcome, _) = with_daemon(Phase::Authentication, login(true), &Scripted::new(&[]), Vec::new());
-        assert!(matches!(outcome, Err(Failure::Unavailable(_))), "{outcome:?}");
-    }
-
-    #[test]
-    fn a_daemon_that_falls_silent_is_unavailable_after_the_deadline() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let start = Instant::now();
-        let patience = Duration::from_millis(50);
-        let person = Scripted::new(&[]);
-        let outcome = run(Phase::Authentication, login(true), &mut Stream::new(ours), &person, patience);
-        assert!(matches!(outcome, Err(Failure::Unavailable(_))), "{outcome:?}");
-        assert!(start.elapsed() >= patience);
-        drop(theirs);
-    }
-}
+mod tests;

@@ -10,11 +10,13 @@ use std::ptr;
 use pamsm::{Pam, PamError, PamLibExt};
 use privacyidea_contract::Secret;
 
-use crate::dialogue::NoAnswer;
+use crate::dialogue::{NoAnswer, NotTaken};
 
 /// The log's levels, as syslog(3) numbers them.
 pub(crate) mod priority {
-    pub(crate) use libc::{LOG_ALERT as ALERT, LOG_CRIT as CRIT, LOG_DEBUG as DEBUG, LOG_ERR as ERR};
+    pub(crate) use libc::{
+        LOG_ALERT as ALERT, LOG_CRIT as CRIT, LOG_DEBUG as DEBUG, LOG_ERR as ERR, LOG_INFO as INFO,
+    };
 }
 
 const PAM_SUCCESS: c_int = 0;
@@ -36,6 +38,7 @@ unsafe extern "C" {
     fn pam_syslog(pamh: *const c_void, priority: c_int, format: *const c_char, ...);
     fn pam_get_item(pamh: *const c_void, item: c_int, value: *mut *const c_void) -> c_int;
     fn pam_fail_delay(pamh: *mut c_void, microseconds: c_uint) -> c_int;
+    fn pam_putenv(pamh: *mut c_void, name_value: *const c_char) -> c_int;
 }
 
 /// What the host program has begun with pam_start(3), for the time of one call.
@@ -132,6 +135,17 @@ impl<'a> Transaction<'a> {
         let code =
             unsafe { pam_prompt(self.handle(), style, ptr::null_mut(), c"%s".as_ptr(), text.as_ptr()) };
         if code == PAM_SUCCESS { Ok(()) } else { Err(NoAnswer) }
+    }
+
+    /// Puts `name=value` into the PAM environment, which the host program hands to the session (pam_putenv(3)).
+    ///
+    /// # Errors
+    /// libpam does not take it.
+    pub(crate) fn export(&self, name: &str, value: &str) -> Result<(), NotTaken> {
+        let variable = CString::new(format!("{name}={value}")).map_err(|_| NotTaken)?;
+        // SAFETY: the handle is libpam's and alive, and the C string is copied.
+        let code = unsafe { pam_putenv(self.handle(), variable.as_ptr()) };
+        if code == PAM_SUCCESS { Ok(()) } else { Err(NotTaken) }
     }
 
     fn handle(&self) -> *mut c_void {

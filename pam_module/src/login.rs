@@ -1,6 +1,7 @@
 //! From PAM's items to a request, and from its outcome to PAM's code.
 
 use std::ffi::CStr;
+use std::sync::Once;
 
 use pamsm::{PamError, PamFlags};
 use privacyidea_contract::Secret;
@@ -10,7 +11,7 @@ use crate::accounts;
 use crate::arguments::{Arguments, FirstPass};
 use crate::codes::{Failure, Outcome, Phase, code};
 use crate::daemon::Daemon;
-use crate::dialogue::{self, NoAnswer, Person};
+use crate::dialogue::{self, NoAnswer, NotTaken, Person};
 use crate::libpam::{Transaction, priority};
 
 /// How long a failure takes at least, about: libpam varies it, and takes the longest that any module asks for.
@@ -34,6 +35,7 @@ pub(crate) fn check(
             return PamError::SERVICE_ERR;
         }
     };
+    arguments.imported.iter().for_each(|name| log_imported(transaction, name));
     let login = match login(phase, transaction, &arguments) {
         Ok(login) => login,
         Err(code) => return code,
@@ -70,6 +72,7 @@ fn login(phase: Phase, transaction: &Transaction<'_>, arguments: &Arguments) -> 
         prompt: arguments.prompt.clone(),
         password,
         may_ask,
+        overrides: arguments.overrides.clone(),
     })
 }
 
@@ -126,6 +129,18 @@ fn log_outcome(
     }
 }
 
+/// An argument without effect here is mentioned once in each program: sshd has one for each login.
+fn log_imported(transaction: &Transaction<'_>, name: &str) {
+    static MENTIONED: Once = Once::new();
+    MENTIONED.call_once(|| {
+        let line = format!(
+            "the argument {name:?} has no effect: its file is imported once, by privacyidea-host import; remove it from \
+             the line"
+        );
+        transaction.log(priority::INFO, &line);
+    });
+}
+
 /// The user for the log. People type passwords where a name is wanted, so an unknown name is left out.
 struct LoggedName(String);
 
@@ -149,5 +164,9 @@ impl Person for AtTheTerminal<'_> {
 
     fn tell(&self, text: &str, error: bool) -> Result<(), NoAnswer> {
         if self.silent { Ok(()) } else { self.transaction.tell(text, error) }
+    }
+
+    fn export(&self, name: &str, value: &str) -> Result<(), NotTaken> {
+        self.transaction.export(name, value)
     }
 }

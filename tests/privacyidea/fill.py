@@ -64,6 +64,7 @@ USERS = [
     ("offline", "offline-pin", [hotp(0x31)]),
     ("offgone", "offgone-pin", [hotp(0x32)]),
     ("offcode", "offcode-pin", [hotp(0x33)]),
+    ("passed", "", []),
 ]
 
 
@@ -104,6 +105,9 @@ def policies():
     set_policy("challenge_offline", scope="authentication", action="challenge_response=hotp", realm=REALM, user="offcode")
     set_policy("name_caseless", scope="authorization", action="add_user_in_response", realm="caseless")
     set_policy("name_named", scope="authorization", action="add_user_in_response", realm=REALM, user="named")
+    set_policy("where_named", scope="authorization", action="add_resolver_in_response", realm=REALM, user="named")
+    # A yes that names no token.
+    set_policy("passed", scope="authentication", action="passOnNoToken", realm=REALM, user="passed")
     # For clients of 10.66.0.0/16; a realm would not do: where the user is not found, policies of any realm match.
     set_policy("hushed", scope="authentication", action="hide_specific_error_message", client="10.66.0.0/16")
 

@@ -4,7 +4,7 @@ use privacyidea_contract::wire::{Login, Verdict};
 
 use super::local::{Finding, Refusal};
 use super::number::Number;
-use super::{Event, Host, Subject};
+use super::{Conversation, Event, Host, Subject};
 use crate::service::clock::UnixSeconds;
 use crate::store::StoreError;
 
@@ -16,26 +16,41 @@ pub(super) struct Decision {
     user_is_known: bool,
     /// What the person is told after a grant.
     reminder: Option<String>,
+    /// What a grant hands on to the session: names and values.
+    variables: Vec<(String, String)>,
 }
 
 impl Decision {
     /// Writes the decision down and gives its verdict.
     pub(super) fn record(self, login: &Login, host: &Host<'_>) -> Verdict {
-        host.journal.record(&Event {
-            number: self.number.value(),
-            time: host.clock.now(),
-            user: self.user_is_known.then(|| login.user.clone()),
-            service: login.service.clone(),
-            rhost: login.rhost.clone(),
-            tty: login.tty.clone(),
-            granted: self.is_granted(),
-            text: self.text,
-        });
+        let granted = self.is_granted();
+        host.journal.record(&event(self.number, self.text, self.user_is_known, granted, login, host));
         self.verdict
     }
 
+    /// [`record`](Self::record); tells the person what there is to tell, and hands the variables of a grant on.
+    pub(super) fn conclude(
+        mut self,
+        login: &Login,
+        host: &Host<'_>,
+        conversation: &mut dyn Conversation,
+    ) -> Verdict {
+        let (reminder, variables) = (self.reminder.take(), std::mem::take(&mut self.variables));
+        let verdict = self.record(login, host);
+        if let Some(text) = reminder {
+            // Who does not hear it has been let in all the same.
+            let _ = conversation.tell(&text, false);
+        }
+        for (name, value) in variables {
+            // Whoever has gone does not get the verdict either.
+            let Ok(()) = conversation.export(&name, &value) else { break };
+        }
+        verdict
+    }
+
     fn new(verdict: Verdict, number: Number, text: impl Into<String>) -> Self {
-        Self { verdict, number, text: text.into(), user_is_known: true, reminder: None }
+        let text = text.into();
+        Self { verdict, number, text, user_is_known: true, reminder: None, variables: Vec::new() }
     }
 
     pub(super) fn is_granted(&self) -> bool {
@@ -61,11 +76,6 @@ impl Decision {
         Self { reminder, ..Self::new(verdict, Number::GRANTED_OFFLINE, text) }
     }
 
-    /// What the person is to be told; only once.
-    pub(super) fn take_reminder(&mut self) -> Option<String> {
-        self.reminder.take()
-    }
-
     pub(super) fn granted_by_server(user: &str, serial: Option<&str>) -> Self {
         let token = serial.map_or_else(String::new, |serial| format!(", token {serial}"));
         Self::new(
@@ -73,6 +83,22 @@ impl Decision {
             Number::GRANTED_BY_SERVER,
             format!("granted by the server{token}"),
         )
+    }
+
+    /// The same, with variables for the session.
+    pub(super) fn handing_on(mut self, variables: Vec<(String, String)>) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    pub(super) fn no_token_named() -> Self {
+        let text = "refused, the server accepted without a token, and require-token is set";
+        Self::new(Verdict::Refused, Number::NO_TOKEN_NAMED, text)
+    }
+
+    pub(super) fn other_realm() -> Self {
+        let text = "refused, the server accepted a user of another realm";
+        Self::new(Verdict::Refused, Number::OTHER_REALM, text)
     }
 
     pub(super) fn known(user: &str) -> Self {
@@ -252,6 +278,31 @@ fn failures_of(refusal: &Refusal) -> String {
     let counted = refusal.counted.iter().chain(&refusal.offline);
     let failures: Vec<_> = counted.map(|(serial, failures)| format!("{serial} failure {failures}")).collect();
     if failures.is_empty() { String::new() } else { format!(" ({})", failures.join(", ")) }
+}
+
+/// Writes down something beside the decision.
+pub(super) fn note(number: Number, text: &str, user_is_known: bool, login: &Login, host: &Host<'_>) {
+    host.journal.record(&event(number, text.to_owned(), user_is_known, false, login, host));
+}
+
+fn event(
+    number: Number,
+    text: String,
+    user_is_known: bool,
+    granted: bool,
+    login: &Login,
+    host: &Host<'_>,
+) -> Event {
+    Event {
+        number: number.value(),
+        time: host.clock.now(),
+        user: user_is_known.then(|| login.user.clone()),
+        service: login.service.clone(),
+        rhost: login.rhost.clone(),
+        tty: login.tty.clone(),
+        granted,
+        text,
+    }
 }
 
 /// The server's own words, if there are any.

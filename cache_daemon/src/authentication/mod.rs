@@ -8,12 +8,13 @@ use privacyidea_contract::wire::{Login, Verdict};
 use crate::directory::Accounts;
 use crate::server::Server;
 use crate::service::clock::{Clock, UnixSeconds};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::store::{State, StoreError};
 use crate::tokens::Token;
 
 mod decision;
 mod event;
+mod identity;
 mod local;
 mod number;
 mod offline;
@@ -23,6 +24,7 @@ mod throttle;
 
 use decision::Decision;
 pub use event::{Event, Journal};
+pub use identity::{ignore_line, refuse_line};
 use local::{Local, Refusal};
 use offline::Offline;
 pub use offline::Refills;
@@ -41,6 +43,12 @@ pub trait Conversation {
     /// # Errors
     /// The person went away.
     fn tell(&mut self, text: &str, error: bool) -> Result<(), ConversationEnded>;
+
+    /// Hands `value` on to the session as the variable `name`; the login is granted.
+    ///
+    /// # Errors
+    /// The person went away.
+    fn export(&mut self, name: &str, value: &str) -> Result<(), ConversationEnded>;
 }
 
 /// There is nobody to talk to any more.
@@ -55,8 +63,10 @@ pub struct Host<'a> {
     pub state: &'a State,
     /// Whose account a name is.
     pub accounts: &'a dyn Accounts,
-    /// The server, if one is configured.
+    /// The server, if one is configured or the PAM line names one.
     pub server: Option<&'a dyn Server>,
+    /// What `server` is, where the PAM line names it: the settings' server is not asked then.
+    pub line_server: Option<&'a settings::Server>,
     /// The time of day.
     pub clock: &'a dyn Clock,
     /// Who gets new offline values; none: nobody (`--once` has no time after a login).
@@ -67,11 +77,19 @@ pub struct Host<'a> {
     pub trusted_terminal: bool,
 }
 
+impl Host<'_> {
+    /// What is known of [`server`](Self::server).
+    fn server_settings(&self) -> Option<&settings::Server> {
+        self.line_server.or(self.settings.server.as_ref())
+    }
+}
+
 /// Authenticates: a code from the person, checked against the local tokens, then against offline values, then by the
 /// server.
 pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) -> Verdict {
     let subject = Subject::of(login, host);
-    let mut decision = match &login.password {
+    identity::announce(&subject, login, host);
+    let decision = match &login.password {
         Some(password) => {
             let first = decide(&subject, host, password, Origin::EarlierModule);
             if first.is_granted() || !login.may_ask {
@@ -86,13 +104,7 @@ pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) 
         None if login.may_ask => ask_and_decide(login, &subject, host, conversation, Origin::Prompt),
         None => Decision::nothing_typed_before(),
     };
-    let reminder = decision.take_reminder();
-    let verdict = decision.record(login, host);
-    if let Some(text) = reminder {
-        // Who does not hear it has been let in all the same.
-        let _ = conversation.tell(&text, false);
-    }
-    verdict
+    decision.conclude(login, host, conversation)
 }
 
 /// PAM's account phase: whether somebody who has authenticated, by whatever means, may use the host now.

@@ -49,6 +49,11 @@ numbers! {
     51 GRANTED_OFFLINE "granted by an offline value"
     52 OFFLINE_MISSED "no offline value fits, and the server cannot say more"
     53 OFFLINE_USED "another login has used the offline value at this moment"
+    60 NO_TOKEN_NAMED "the server accepted without naming a token, and `require-token` is set"
+    61 OTHER_REALM "the server accepted a user of another realm than the one asked"
+    62 UNVERIFIED "beside the decision: `nossl` on the PAM line, the server's certificate is not looked at"
+    63 LINE_REFUSED "the PAM line names a server that cannot be asked: its `url=` or `cacerts=` is none"
+    64 LINE_IGNORED "beside the decision: a program that is not root's has a PAM line about server or realm, which does not count"
 }
 
 #[cfg(test)]

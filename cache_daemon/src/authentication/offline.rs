@@ -53,11 +53,11 @@ pub(super) fn check(
 ) -> Result<Offline, StoreError> {
     let settings = &host.settings.offline;
     // What is no code is no guess at one either: a PIN that is to trigger a challenge, the password of something else.
-    let concerns_us = settings.enabled && OfflineToken::could_be_meant_by(answer.expose());
-    if !concerns_us || !subject.may_be_asked_of_the_server(host) {
+    if !OfflineToken::could_be_meant_by(answer.expose()) {
         return Ok(Offline::Nothing(refusal));
     }
-    let attempt = Attempt { subject, host, refusal: &refusal, now: host.clock.now() };
+    let Ok(realm) = realm(subject, host) else { return Ok(Offline::Nothing(refusal)) };
+    let attempt = Attempt { subject, host, realm, refusal: &refusal, now: host.clock.now() };
     let mut tokens = host.state.offline_tokens(Some(subject.name), settings.window)?;
     tokens.retain(|token| attempt.may_use(token));
     if tokens.is_empty() {
@@ -95,11 +95,9 @@ pub(super) fn lock(
     subject: &Subject<'_>,
     host: &Host<'_>,
 ) -> Result<Option<Option<UnixSeconds>>, StoreError> {
-    if !host.settings.offline.enabled || !subject.may_be_asked_of_the_server(host) {
-        return Ok(None);
-    }
+    let Ok(realm) = realm(subject, host) else { return Ok(None) };
     let refusal = Refusal::of_nobody();
-    let attempt = Attempt { subject, host, refusal: &refusal, now: host.clock.now() };
+    let attempt = Attempt { subject, host, realm, refusal: &refusal, now: host.clock.now() };
     let mut tokens = host.state.offline_tokens(Some(subject.name), 0)?;
     tokens.retain(|token| attempt.may_use(token));
     attempt.lock_in_our_time(&tokens)
@@ -122,7 +120,9 @@ pub(super) fn keep(
         }
     });
     let (kept, mut notes): (Vec<bool>, Vec<String>) = batches.unzip();
-    if let Some(serial) = accepted.serial.as_deref().filter(|_| !kept.contains(&true)) {
+    // Another server's serials are other tokens.
+    let concerns_ours = host.line_server.is_none() && !kept.contains(&true);
+    if let Some(serial) = accepted.serial.as_deref().filter(|_| concerns_ours) {
         // Whosever it was here: the server has just said whose it is.
         match host.state.change(|transaction| transaction.remove_offline(serial)) {
             Ok(false) => {}
@@ -146,6 +146,24 @@ pub(super) fn reminder(left: u32, warn_below: u32) -> Option<String> {
     }
 }
 
+/// The realm in which this login's user has offline values (empty: the server's default), or why there are none.
+fn realm<'a>(subject: &'a Subject<'_>, host: &'a Host<'_>) -> Result<&'a str, &'static str> {
+    if !host.settings.offline.enabled {
+        return Err(
+            "[offline] enabled is false on this host; the server will refuse the token's next codes \
+                    everywhere until its counter is reached",
+        );
+    }
+    if host.line_server.is_some() {
+        return Err("only the PAM line names their server");
+    }
+    if !subject.may_be_asked_of_the_server(host) {
+        return Err("the server is not asked about this user");
+    }
+    let of_the_settings = host.settings.server.as_ref().and_then(|server| server.realm.as_deref());
+    Ok(subject.asked.realm.or(of_the_settings).unwrap_or_default())
+}
+
 /// The batch as a token, or why it is not taken.
 fn read(
     batch: &OfflineBatch,
@@ -154,17 +172,11 @@ fn read(
     accepted: &Accepted,
     typed: Typed,
 ) -> Result<OfflineToken, String> {
-    if !host.settings.offline.enabled {
-        return Err(
-            "[offline] enabled is false on this host; the server will refuse the token's next codes \
-                    everywhere until its counter is reached"
-                .to_owned(),
-        );
-    }
+    let realm = realm(subject, host)?.to_owned();
     if accepted.serial.as_deref() != Some(&batch.serial) {
         return Err(format!("they are of token {}", batch.serial));
     }
-    if batch.user.as_deref() != Some(subject.name) {
+    if batch.user.as_deref() != Some(subject.asked.user) {
         return Err("they are of another user".to_owned());
     }
     let code_alone = typed == Typed::CodeAlone;
@@ -182,6 +194,7 @@ fn read(
     Ok(OfflineToken {
         serial: batch.serial.clone(),
         user: subject.name.to_owned(),
+        realm,
         code_alone,
         next: values.first().map_or(0, |value| value.counter),
         fetched: host.clock.now(),
@@ -204,6 +217,7 @@ fn store(host: &Host<'_>, token: OfflineToken, batch: &OfflineBatch) -> Result<u
 struct Attempt<'a> {
     subject: &'a Subject<'a>,
     host: &'a Host<'a>,
+    realm: &'a str,
     refusal: &'a Refusal,
     now: UnixSeconds,
 }
@@ -278,6 +292,7 @@ impl Attempt<'_> {
 
     fn may_use(&self, token: &OfflineToken) -> bool {
         token.left > 0
+            && token.realm == self.realm
             && !token.is_too_old(self.host.settings.offline.maximum_age, self.now)
             && (!token.code_alone || self.subject.has_first_factor)
     }
@@ -318,7 +333,7 @@ impl Attempt<'_> {
 #[cfg(test)]
 pub(super) fn decide_for_test(subject: &Subject<'_>, host: &Host<'_>, hit: (&str, &OfflineValue)) -> bool {
     let refusal = Refusal::of_nobody();
-    let attempt = Attempt { subject, host, refusal: &refusal, now: host.clock.now() };
+    let attempt = Attempt { subject, host, realm: "", refusal: &refusal, now: host.clock.now() };
     let outcome =
         host.state.change(|transaction| attempt.decide(transaction, Some(hit))).expect("a database");
     matches!(outcome, Outcome::UsedBefore { .. })

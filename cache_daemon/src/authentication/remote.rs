@@ -4,7 +4,7 @@ use privacyidea_contract::Secret;
 
 use super::local::{self, Refusal};
 use super::offline::{self, Typed};
-use super::{Decision, Host, Subject};
+use super::{Decision, Host, Subject, identity};
 use crate::server::{Answer, Check, Failure, Server, Step};
 
 pub(super) fn check(
@@ -14,15 +14,21 @@ pub(super) fn check(
     answer: &Secret,
     refusal: &Refusal,
 ) -> Decision {
-    let check =
-        Check { user: subject.name, realm: None, password: answer, step: Step::First, rhost: subject.rhost };
+    let check = Check {
+        user: subject.asked.user,
+        realm: subject.asked.realm,
+        password: answer,
+        step: Step::First,
+        rhost: subject.rhost,
+    };
     match server.check(&check) {
         // If the failcount cannot be set back, the login stands all the same: the server has consumed the code.
-        Ok(Answer::Accepted(accepted)) => {
-            Decision::granted_by_server(subject.name, accepted.serial.as_deref())
+        Ok(Answer::Accepted(accepted)) => match identity::accept(subject, host, &accepted) {
+            granted if granted.is_granted() => granted
                 .noting(offline::keep(subject, host, &accepted, Typed::Password))
-                .despite(local::forget(subject, host, refusal))
-        }
+                .despite(local::forget(subject, host, refusal)),
+            refused => refused,
+        },
         Ok(Answer::Rejected { reason }) => Decision::refused_by_server(&reason),
         Ok(Answer::UnknownUser) => Decision::unknown_to_the_server(),
         Ok(Answer::Challenged(challenged)) => second_step(&challenged.message),

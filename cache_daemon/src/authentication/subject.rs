@@ -4,6 +4,7 @@ use privacyidea_contract::names::FIRST_ID;
 use privacyidea_contract::wire::Login;
 
 use super::Host;
+use super::identity::Asked;
 use crate::directory::Account;
 use crate::tokens::Token;
 
@@ -25,6 +26,8 @@ pub(super) enum Scope {
 pub(super) struct Subject<'a> {
     pub(super) name: &'a str,
     pub(super) scope: Scope,
+    /// Name and realm of the user on the server.
+    pub(super) asked: Asked<'a>,
     /// PAM_RHOST where it can be believed: told to the server, and guesses are slowed down per user and source.
     pub(super) rhost: &'a str,
     pub(super) on_the_console: bool,
@@ -35,7 +38,7 @@ pub(super) struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// # Errors
     /// Why it cannot be told.
-    pub(super) fn of(login: &'a Login, host: &Host<'_>) -> Result<Self, String> {
+    pub(super) fn of(login: &'a Login, host: &'a Host<'_>) -> Result<Self, String> {
         let scope = match (host.accounts.account(&login.user), login.uid) {
             // Whatever we think of the name: the session would have this uid.
             (_, Some(uid)) if uid < FIRST_ID => Scope::System,
@@ -57,7 +60,8 @@ impl<'a> Subject<'a> {
         // A caller that is not root could name any service.
         let has_first_factor =
             host.trusted_terminal && host.settings.offline.second_factor_services.contains(&login.service);
-        Ok(Self { name: &login.user, scope, rhost, on_the_console, has_first_factor })
+        let asked = Asked::of(login, host);
+        Ok(Self { name: &login.user, scope, asked, rhost, on_the_console, has_first_factor })
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -72,7 +76,7 @@ impl<'a> Subject<'a> {
     /// Never root and system accounts, whatever a server would say about them; never a name that the host does not
     /// know (the server's `passOnNoUser` accepts those).
     pub(super) fn may_be_asked_of_the_server(&self, host: &Host<'_>) -> bool {
-        let Some(settings) = &host.settings.server else { return false };
+        let Some(settings) = host.server_settings() else { return false };
         match self.scope {
             Scope::Resolver | Scope::OtherSource => true,
             Scope::Local => settings.local_accounts,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Login, Verdict};
+use privacyidea_contract::wire::{Login, Overrides, Verdict};
 
 use super::*;
 use crate::directory::Account;
@@ -19,6 +19,7 @@ use crate::tokens::{Algorithm, Credential, Otp, PinHash, PinPosition, RecoveryCo
 mod console;
 mod cost;
 mod first_pass;
+mod identity;
 mod lockout;
 mod offline;
 mod remote;
@@ -36,6 +37,7 @@ struct Rig {
     server: Option<ScriptedServer>,
     events: Mutex<Vec<Event>>,
     trusted_terminal: bool,
+    line_server: Option<settings::Server>,
 }
 
 impl Rig {
@@ -50,6 +52,7 @@ impl Rig {
             server: None,
             events: Mutex::default(),
             trusted_terminal: true,
+            line_server: None,
         }
     }
 
@@ -57,7 +60,10 @@ impl Rig {
         let settings = Settings { server: Some(server_settings()), ..Settings::default() };
         Self {
             settings,
-            server: Some(ScriptedServer(Mutex::new(answers.into_iter().collect()))),
+            server: Some(ScriptedServer {
+                answers: Mutex::new(answers.into_iter().collect()),
+                asked: Mutex::default(),
+            }),
             ..Self::new()
         }
     }
@@ -80,6 +86,7 @@ impl Rig {
             refills: None,
             journal: self,
             trusted_terminal: self.trusted_terminal,
+            line_server: self.line_server.as_ref(),
         }
     }
 
@@ -120,11 +127,16 @@ impl Accounts for Known {
 }
 
 /// Answers in order; every check must have been expected, and every answer be used.
-struct ScriptedServer(Mutex<VecDeque<Result<Answer, Failure>>>);
+struct ScriptedServer {
+    answers: Mutex<VecDeque<Result<Answer, Failure>>>,
+    /// Name and realm of each check.
+    asked: Mutex<Vec<(String, Option<String>)>>,
+}
 
 impl Server for ScriptedServer {
-    fn check(&self, _check: &Check<'_>) -> Result<Answer, Failure> {
-        self.0.lock().unwrap().pop_front().expect("the server must not be asked here")
+    fn check(&self, check: &Check<'_>) -> Result<Answer, Failure> {
+        self.asked.lock().unwrap().push((check.user.to_owned(), check.realm.map(str::to_owned)));
+        self.answers.lock().unwrap().pop_front().expect("the server must not be asked here")
     }
 
     fn poll(&self, _transaction: &TransactionId) -> Result<Poll, Failure> {
@@ -143,7 +155,7 @@ impl Server for ScriptedServer {
 impl Drop for ScriptedServer {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert!(self.0.lock().unwrap().is_empty(), "the server was not asked");
+            assert!(self.answers.lock().unwrap().is_empty(), "the server was not asked");
         }
     }
 }
@@ -152,11 +164,12 @@ impl Drop for ScriptedServer {
 struct Script {
     answers: VecDeque<String>,
     prompts: Vec<String>,
+    exported: Vec<String>,
 }
 
 impl Script {
     fn answers<const N: usize>(answers: [&str; N]) -> Self {
-        Self { answers: answers.map(str::to_owned).into(), prompts: Vec::new() }
+        Self { answers: answers.map(str::to_owned).into(), prompts: Vec::new(), exported: Vec::new() }
     }
 }
 
@@ -168,6 +181,11 @@ impl Conversation for Script {
     }
 
     fn tell(&mut self, _text: &str, _error: bool) -> Result<(), ConversationEnded> {
+        Ok(())
+    }
+
+    fn export(&mut self, name: &str, value: &str) -> Result<(), ConversationEnded> {
+        self.exported.push(format!("{name}={value}"));
         Ok(())
     }
 }
@@ -188,6 +206,7 @@ fn server_settings() -> settings::Server {
         connect_timeout: std::time::Duration::from_secs(5),
         timeout: std::time::Duration::from_secs(10),
         local_accounts: false,
+        any_certificate: false,
     }
 }
 
@@ -201,6 +220,7 @@ fn login(user: &str) -> Login {
         prompt: None,
         password: None,
         may_ask: true,
+        overrides: Overrides::default(),
     }
 }
 

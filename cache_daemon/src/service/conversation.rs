@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use privacyidea_contract::Secret;
-use privacyidea_contract::wire::{Reply, Request, STEP, Stream};
+use privacyidea_contract::wire::{Reply, Request, STEP, Stream, Version};
 
 use super::stop::{Awaited, Stop};
 use crate::authentication::{Conversation, ConversationEnded};
@@ -111,6 +111,14 @@ impl Conversation for SocketConversation<'_> {
 
     fn tell(&mut self, text: &str, error: bool) -> Result<(), ConversationEnded> {
         self.send(&Reply::Tell { text: text.to_owned(), error })
+    }
+
+    fn export(&mut self, name: &str, value: &str) -> Result<(), ConversationEnded> {
+        if self.stream.version() == Version::One {
+            // A module from before the last upgrade, in a program that still runs.
+            return Ok(());
+        }
+        self.send(&Reply::Export { name: name.to_owned(), value: value.to_owned() })
     }
 }
 

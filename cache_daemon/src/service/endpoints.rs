@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use privacyidea_contract::wire::{Login, PeerCredentials, Reply, Request, Stream, StreamError, Verdict};
+use privacyidea_contract::wire::{
+    Login, Overrides, PeerCredentials, Reply, Request, Stream, StreamError, Verdict,
+};
 use zeroize::Zeroizing;
 
 use super::clock::Clock;
@@ -13,7 +15,7 @@ use super::room::{Share, Visitor};
 use super::scope::Scope;
 use super::workers::Serve;
 use crate::administration::{self, Command};
-use crate::authentication;
+use crate::authentication::{self, Host};
 use crate::directory::{Account, Accounts};
 
 /// Logins that a user who is not root may have going on at the same time: a screen locker needs one.
@@ -123,6 +125,7 @@ fn decide(
             return send(stream, &Reply::NotAllowed);
         }
         login.uid = Some(peer.uid);
+        believe_nothing_of_the_line(scope, &mut login);
     }
     // A fault in a decision is never a yes, and the peer hears of it.
     let verdict = catch_unwind(AssertUnwindSafe(|| decision(scope, stream, &login, is_root)));
@@ -134,14 +137,36 @@ fn log_in(scope: &Scope, stream: &mut Stream, login: &Login, is_root: bool) -> V
         scope.log.error("a login was turned away: too many are at work");
         return Verdict::Unavailable;
     };
-    let configured = scope.configured();
-    let mut conversation = SocketConversation::new(stream, &scope.stop, &scope.turns, turn);
-    authentication::run(login, &scope.host(&configured, is_root), &mut conversation)
+    on_host(scope, login, is_root, |host| {
+        let mut conversation = SocketConversation::new(stream, &scope.stop, &scope.turns, turn);
+        authentication::run(login, host, &mut conversation)
+    })
 }
 
 fn check_account(scope: &Scope, _stream: &mut Stream, login: &Login, is_root: bool) -> Verdict {
+    on_host(scope, login, is_root, |host| authentication::account(login, host))
+}
+
+/// Decides with the server that counts for this login.
+fn on_host(
+    scope: &Scope,
+    login: &Login,
+    is_root: bool,
+    decide: impl FnOnce(&Host<'_>) -> Verdict,
+) -> Verdict {
     let configured = scope.configured();
-    authentication::account(login, &scope.host(&configured, is_root))
+    match configured.line_server(&login.overrides) {
+        Ok(line) => decide(&scope.host(&configured, line.as_ref(), is_root)),
+        Err(reason) => authentication::refuse_line(login, &scope.host(&configured, None, is_root), &reason),
+    }
+}
+
+/// Whoever is not root would choose the server that says yes, and whom it asks.
+fn believe_nothing_of_the_line(scope: &Scope, login: &mut Login) {
+    let said = std::mem::take(&mut login.overrides);
+    if said != Overrides::default() {
+        authentication::ignore_line(login, &scope.host(&scope.configured(), None, false));
+    }
 }
 
 /// Whether the peer, who is not root, is the user whom the request is about.

@@ -105,11 +105,13 @@ impl Journal for AuthenticationJournal {
 
 /// Numbers of the events that say what is broken: the server from 30 on, this host from 40 on.
 const FAULTS: std::ops::Range<u16> = 30..50;
+/// A PAM line that opens a door, or that cannot be followed.
+const LINES: std::ops::RangeInclusive<u16> = 62..=63;
 
 fn severity(event: &Event) -> Severity {
     if event.granted {
         Severity::Info
-    } else if FAULTS.contains(&event.number) {
+    } else if FAULTS.contains(&event.number) || LINES.contains(&event.number) {
         Severity::Error
     } else {
         Severity::Notice

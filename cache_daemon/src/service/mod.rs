@@ -11,6 +11,7 @@ mod daily_copy;
 mod endpoints;
 mod identity;
 mod journal;
+mod line_servers;
 mod once;
 mod refiller;
 mod refresher;

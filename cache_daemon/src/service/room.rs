@@ -51,6 +51,7 @@ struct Waiting {
     received: usize,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it comes from")]
 enum Progress {
     Incomplete,
     Complete(Request),
@@ -192,7 +193,11 @@ impl Waiting {
         loop {
             if self.received == self.frame.len() {
                 if self.frame.len() > 4 {
-                    return Request::decode(&self.frame[4..]).map_or(Progress::Gone, Progress::Complete);
+                    let Ok((request, version)) = Request::decode(&self.frame[4..]) else {
+                        return Progress::Gone;
+                    };
+                    self.stream.speak(version);
+                    return Progress::Complete(request);
                 }
                 match self.announced() {
                     // The length bytes hold no secret, so the growth leaves none behind.

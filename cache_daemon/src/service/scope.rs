@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use privacyidea_contract::paths;
+use privacyidea_contract::wire::Overrides;
 
 use super::clock::{SystemClock, UnixSeconds};
 use super::conversation::Turns;
 use super::daily_copy;
 use super::journal::{AuthenticationJournal, Log, SYSLOG_SOCKET};
+use super::line_servers::{LineServer, LineServers};
 use super::refiller::Refiller;
 use super::room::Attendance;
 use super::stop::Stop;
@@ -18,7 +20,7 @@ use crate::administration::{Answer, Command, Probe, Site, execute};
 use crate::authentication::{Host, Refills};
 use crate::directory::{Directory, DirectoryError, LocalFiles};
 use crate::server::{Client, Server, computer_name};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{self, Settings, SettingsError};
 use crate::store::{State, StoreError};
 
 /// Logins at work at the same time, those not counted that wait for a person.
@@ -64,6 +66,7 @@ pub(super) struct Configured {
     pub(super) settings: Settings,
     pub(super) directory: Directory,
     pub(super) server: Option<Client>,
+    line_servers: LineServers,
 }
 
 /// What every request is served with.
@@ -149,13 +152,20 @@ impl Scope {
         answer
     }
 
-    /// What a decision may look at. `is_root`: whether the peer is believed about terminal and remote host.
-    pub(super) fn host<'a>(&'a self, configured: &'a Configured, is_root: bool) -> Host<'a> {
+    /// What a decision may look at. `line`: the server that the PAM line names; `is_root`: whether the peer is believed
+    /// about terminal and remote host.
+    pub(super) fn host<'a>(
+        &'a self,
+        configured: &'a Configured,
+        line: Option<&'a LineServer>,
+        is_root: bool,
+    ) -> Host<'a> {
         Host {
             settings: &configured.settings,
             state: &self.state,
             accounts: &configured.directory,
-            server: configured.server(),
+            server: line.map_or_else(|| configured.server(), |line| Some(&*line.client)),
+            line_server: line.map(|line| &line.settings),
             clock: &self.clock,
             // A --once ends with its login.
             refills: self.running_since.map(|_| &self.refiller as &dyn Refills),
@@ -177,13 +187,24 @@ impl Configured {
         .map_err(ScopeError::Directory)?
         .with_waker(Box::new(move || wake.cause(Reason::Sooner)));
         let server = settings.server.as_ref().map(|server| Client::new(server, &computer_name()));
-        let configured = Self { settings, directory, server };
+        let configured = Self { settings, directory, server, line_servers: LineServers::default() };
         configured.write_notices(log);
         Ok(configured)
     }
 
     pub(super) fn server(&self) -> Option<&dyn Server> {
         self.server.as_ref().map(|server| server as &dyn Server)
+    }
+
+    /// The server that a PAM line names; none if it names none, or the one in the settings: that one is what the settings
+    /// say, whatever the line says of certificates.
+    ///
+    /// # Errors
+    /// There cannot be such a server.
+    pub(super) fn line_server(&self, overrides: &Overrides) -> Result<Option<LineServer>, String> {
+        let Some(server) = settings::Server::of_a_line(overrides)? else { return Ok(None) };
+        let is_ours = self.settings.server.as_ref().is_some_and(|ours| ours.url == server.url);
+        Ok(if is_ours { None } else { Some(self.line_servers.of(server)) })
     }
 
     /// What the directory has to say to the administrator.

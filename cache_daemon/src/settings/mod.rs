@@ -8,10 +8,12 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 mod file;
+mod identity;
 mod values;
 
 pub(crate) use file::distrust;
 pub use file::{Mistake, SettingsError};
+pub use identity::{Attributes, Identity, Pattern, RealmRule};
 
 /// The longest `[server] timeout` in seconds: whoever logs in waits for it.
 pub const SERVER_TIMEOUT_MAX: u64 = 15;
@@ -22,6 +24,13 @@ pub const SERVER_TIMEOUT_MAX: u64 = 15;
 pub struct Settings {
     /// `[server]`; none: local tokens only.
     pub server: Option<Server>,
+    /// `[identity]`
+    pub identity: Identity,
+    /// `[[realm-rule]]`; the first that matches counts.
+    #[serde(rename = "realm-rule")]
+    pub realm_rules: Vec<RealmRule>,
+    /// `[attributes]`
+    pub attributes: Attributes,
     /// `[lockout]`
     pub lockout: Lockout,
     /// `[tokens]`
@@ -65,6 +74,9 @@ pub struct Server {
     /// Whether users of /etc/passwd are asked of the server too (never root, never system accounts).
     #[serde(default)]
     pub local_accounts: bool,
+    /// Whether any certificate is taken. The settings cannot say that: a PAM line can, about its own `url=`.
+    #[serde(skip)]
+    pub any_certificate: bool,
 }
 
 /// How wrong answers are slowed down and stopped. None of it applies to `login` on the local console.

@@ -22,7 +22,12 @@ fn known_keys() -> BTreeSet<String> {
     };
     let mut keys = BTreeSet::new();
     for section in expected("no-such-key = 1") {
-        let heading = if section == "resolver" { "[[resolver]]".to_owned() } else { format!("[{section}]") };
+        let heading = match section.as_str() {
+            // Its keys are the administrator's.
+            "attributes" => continue,
+            "resolver" | "realm-rule" => format!("[[{section}]]"),
+            _ => format!("[{section}]"),
+        };
         for key in expected(&format!("{heading}\nno-such-key = 1")) {
             keys.insert(format!("{section}.{key}"));
         }
@@ -41,6 +46,7 @@ fn the_example_names_exactly_the_keys_that_the_code_knows() {
             named.insert(format!("{section}.{key}"));
         }
     }
+    assert!(named.remove("attributes.PRIVACYIDEA_MAIL"));
     assert_eq!(named, known_keys());
 }
 
@@ -60,6 +66,7 @@ fn the_manual_page_names_exactly_the_keys_that_the_code_knows() {
             }
         }
     }
+    assert!(named.remove("attributes.PRIVACYIDEA_MAIL"));
     assert_eq!(named, known_keys());
 }
 
@@ -76,6 +83,12 @@ fn the_example_as_shipped_and_uncommented_says_the_defaults() {
         .collect();
     let mut settings = Settings::parse(&uncommented).expect("the example uncommented");
     let server = settings.server.take().expect("a server");
+    // Examples, not defaults.
+    assert_eq!(settings.attributes.0.remove("PRIVACYIDEA_MAIL").as_deref(), Some("email"));
+    assert_eq!(
+        settings.realm_rules.drain(..).next(),
+        Settings::parse(RULES).expect("rules").realm_rules.pop()
+    );
     assert_eq!(settings, Settings::default());
     assert_eq!(server.connect_timeout, default_connect_timeout());
     assert_eq!(server.timeout, default_server_timeout());
@@ -89,7 +102,9 @@ fn the_defaults_of_the_manual_page_are_the_defaults() {
     let mut skipped = true;
     for line in text.lines() {
         if let Some(section) = line.strip_prefix(".SH ") {
-            skipped = !section.starts_with('[') || section == "[server]";
+            // Sections whose values are examples.
+            skipped = !section.starts_with('[')
+                || ["[server]", "[[realm-rule]]", "[attributes]"].contains(&section);
             if !skipped {
                 toml += &format!("{section}\n");
             }
@@ -111,6 +126,8 @@ fn an_empty_text_says_the_defaults() {
     assert_eq!(Settings::parse("resolver = []"), Ok(Settings::default()));
 }
 
+const RULES: &str = "[[realm-rule]]\nservice = 'sshd'\nuser = 'adm-*'\nrealm = 'admins'";
+
 #[test]
 fn every_value_is_taken() {
     let settings = Settings::parse(
@@ -122,6 +139,15 @@ fn every_value_is_taken() {
         connect-timeout = "2s"
         timeout = "15s"
         local-accounts = true
+        [identity]
+        split-at-sign = true
+        require-token = true
+        [[realm-rule]]
+        service = "sshd"
+        user = "adm-*"
+        realm = "admins"
+        [attributes]
+        PRIVACYIDEA_MAIL = "email"
         [lockout]
         after = 0
         for = "until-unlocked"
@@ -174,7 +200,11 @@ fn every_value_is_taken() {
             connect_timeout: 2 * second,
             timeout: 15 * second,
             local_accounts: true,
+            any_certificate: false,
         }),
+        identity: Identity { split_at_sign: true, require_token: true },
+        realm_rules: Settings::parse(RULES).expect("rules").realm_rules,
+        attributes: Attributes([("PRIVACYIDEA_MAIL".to_owned(), "email".to_owned())].into()),
         lockout: Lockout {
             after: 0,
             period: LockPeriod::UntilUnlocked,
@@ -233,6 +263,16 @@ fn a_mistake_says_line_key_and_what_is_allowed() {
              is 3 seconds",
         ),
         (
+            "[server]\nurl = 'https://a'\nany-certificate = true",
+            "line 3, key server.any-certificate: unknown field `any-certificate`, expected one of `url`, `realm`, \
+             `ca-file`, `connect-timeout`, `timeout`, `local-accounts`",
+        ),
+        (
+            "[[realm-rule]]\nrealm = 'x'",
+            "line 1, key realm-rule: a rule without service and user would be for everybody; set realm in [server] for \
+             that",
+        ),
+        (
             "[tokens]\nresync-window = 10\nhotp-window = 11",
             "line 2, key tokens.resync-window: the window to resynchronise in may not be smaller than hotp-window",
         ),
@@ -284,6 +324,10 @@ fn values_out_of_their_limits_are_refused() {
         "[server]\nurl = 'https://a'\ntimeout = '16s'",
         "[server]\nurl = 'https://a'\nca-file = 'ca.pem'",
         "[server]\nurl = 'https://a'\nrealm = ''",
+        "[[realm-rule]]\nuser = ''\nrealm = 'x'",
+        "[[realm-rule]]\nuser = 'a'",
+        "[[realm-rule]]\nuser = 'a'\nrealm = ''",
+        "[[realm-rule]]\nuser = 'a'\nrealm = 'x'\nhost = 'y'",
         "[[resolver]]\nname = 'a b'\ntype = 'files'\npasswd = '/a'\ngroup = '/b'",
         "[[resolver]]\nname = 'a'\ntype = 'files'\npasswd = '/a'",
         "[[resolver]]\nname='a'\ntype='files'\npasswd='/a'\ngroup='/b'\n\

@@ -186,7 +186,8 @@ fn refused<E: Error>(text: &str, expected: &dyn serde::de::Expected) -> E {
     E::invalid_value(serde::de::Unexpected::Str(text), expected)
 }
 
-fn checked_url(text: &str) -> Result<&str, &'static str> {
+/// `text` without a final slash, or why it is no address of a server: the end of a sentence.
+pub(super) fn checked_url(text: &str) -> Result<&str, &'static str> {
     if text.starts_with("http://") {
         return Err("would send one-time passwords over the network unencrypted; use https://");
     }

@@ -69,6 +69,8 @@ pub struct OfflineToken {
     pub serial: String,
     /// Its user on this host.
     pub user: String,
+    /// The realm in which the server was asked; empty: its default. The same name may be another person in another one.
+    pub realm: String,
     /// Whether the values are of the code without its PIN (the batch came with the answer to a challenge): then they are
     /// half of a credential.
     pub code_alone: bool,
@@ -237,6 +239,7 @@ pub(crate) mod tests {
         OfflineToken {
             serial: "PI1".into(),
             user: "carla".into(),
+            realm: String::new(),
             code_alone: false,
             next,
             fetched: 1000,

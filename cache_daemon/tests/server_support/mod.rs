@@ -20,6 +20,7 @@ pub(crate) fn settings(url: &str, ca_file: &Path) -> settings::Server {
         connect_timeout: PATIENCE,
         timeout: PATIENCE,
         local_accounts: false,
+        any_certificate: false,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use cache_daemon::administration::{Algorithm, Answer, Enrolment, PinPosition, TokenKind};
-use privacyidea_contract::wire::{Login, Reply, Request, Stream, StreamError, Verdict};
+use privacyidea_contract::wire::{Login, Overrides, Reply, Request, Stream, StreamError, Verdict};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The daemon's user on the test's host.
@@ -324,6 +324,7 @@ pub(crate) fn login(user: &str) -> Login {
         prompt: None,
         password: None,
         may_ask: true,
+        overrides: Overrides::default(),
     }
 }
 

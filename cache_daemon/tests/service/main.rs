@@ -4,9 +4,11 @@
 
 mod harness;
 mod lifecycle;
+mod lines;
 mod logins;
 mod offline;
 mod peers;
-#[path = "../server_support/real.rs"]
 #[allow(dead_code, reason = "each test program uses its own part")]
+#[path = "../server_support/real.rs"]
 mod real;
+mod versions;

@@ -45,6 +45,7 @@ fn host_with_values() -> TestHost {
     let token = OfflineToken {
         serial: "PI1".into(),
         user: "resi".into(),
+        realm: String::new(),
         code_alone: false,
         next: 0,
         fetched: FAR_AWAY,
@@ -352,6 +353,7 @@ fn pin_less_values_of_a_real_server_are_half_a_credential() {
     let token = OfflineToken {
         serial,
         user: "offcode".into(),
+        realm: String::new(),
         code_alone: true,
         next: *counter,
         fetched: FAR_AWAY,

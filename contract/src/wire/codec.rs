@@ -5,6 +5,35 @@ use crate::Secret;
 /// The longest frame in bytes, its four length bytes not counted.
 pub const FRAME_LENGTH_MAX: usize = 64 * 1024;
 
+/// What a peer speaks. A daemon answers in the version of the request; everybody else speaks the newest only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Without [`Overrides`](super::Overrides) and [`Reply::Export`](super::Reply::Export).
+    One,
+    /// Today's.
+    Two,
+}
+
+impl Version {
+    /// What this build speaks by itself.
+    pub const NEWEST: Self = Self::Two;
+
+    pub(super) fn number(self) -> u16 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+
+    pub(super) fn of(number: u16) -> Result<Self, WireError> {
+        match number {
+            1 => Ok(Self::One),
+            2 => Ok(Self::Two),
+            other => Err(WireError::UnknownVersion(other)),
+        }
+    }
+}
+
 /// Why a frame was refused. All of them mean: close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
@@ -18,8 +47,10 @@ pub enum WireError {
     UnknownVersion(u16),
     /// A message kind, verdict or flag that this build does not know.
     UnknownKind(u16),
-    /// A text field is not UTF-8 or holds a NUL byte.
+    /// A text field is not UTF-8, holds a NUL byte, or is longer than such a field may be.
     BadText,
+    /// The message does not exist in the version that the peer speaks.
+    NotInVersion(Version),
 }
 
 impl std::fmt::Display for WireError {
@@ -30,7 +61,10 @@ impl std::fmt::Display for WireError {
             Self::TooLong => write!(f, "the message is longer than {FRAME_LENGTH_MAX} bytes"),
             Self::UnknownVersion(version) => write!(f, "the peer speaks protocol version {version}"),
             Self::UnknownKind(kind) => write!(f, "the message kind {kind} is unknown"),
-            Self::BadText => f.write_str("a text field is not UTF-8 or holds a NUL byte"),
+            Self::BadText => f.write_str("a text field is not UTF-8, holds a NUL byte or is too long"),
+            Self::NotInVersion(version) => {
+                write!(f, "protocol version {} has no such message", version.number())
+            }
         }
     }
 }
@@ -84,6 +118,12 @@ impl<'a> Reader<'a> {
         if text.contains('\0') { Err(WireError::BadText) } else { Ok(text.to_owned()) }
     }
 
+    /// A text of `longest` bytes at most.
+    pub(super) fn short_text(&mut self, longest: usize) -> Result<String, WireError> {
+        let text = self.text()?;
+        if text.len() > longest { Err(WireError::BadText) } else { Ok(text) }
+    }
+
     pub(super) fn secret(&mut self) -> Result<Secret, WireError> {
         Ok(Secret::new(self.bytes()?.to_vec()))
     }
@@ -117,10 +157,10 @@ impl<'a> Reader<'a> {
 pub(super) struct Writer(zeroize::Zeroizing<Vec<u8>>);
 
 impl Writer {
-    pub(super) fn new(kind: u16, capacity: usize) -> Self {
+    pub(super) fn new(version: Version, kind: u16, capacity: usize) -> Self {
         let mut writer = Self(zeroize::Zeroizing::new(Vec::with_capacity(capacity + 64)));
         writer.u32(0);
-        writer.u16(super::VERSION);
+        writer.u16(version.number());
         writer.u16(kind);
         writer
     }

@@ -2,7 +2,8 @@
 
 use zeroize::Zeroizing;
 
-use super::codec::{Reader, WireError, Writer};
+use super::codec::{Reader, Version, WireError, Writer};
+use super::login::Login;
 use crate::Secret;
 
 /// What a module or the command line says to the daemon.
@@ -23,27 +24,6 @@ pub enum Request {
     /// A command of `privacyidea-host` as JSON, answered by [`Reply::Document`]s. `auth.sock` only, and from root
     /// only.
     Administration(Zeroizing<Vec<u8>>),
-}
-
-/// Who logs in, where, and what the module may do about it. Texts are empty where PAM has no such item.
-#[derive(Clone)]
-pub struct Login {
-    /// PAM_USER, never rewritten.
-    pub user: String,
-    /// The uid that the host's NSS has for the user; none if it does not know the user.
-    pub uid: Option<u32>,
-    /// PAM_SERVICE, for example `sshd`.
-    pub service: String,
-    /// PAM_RHOST: an address or name, empty for a local login.
-    pub rhost: String,
-    /// PAM_TTY.
-    pub tty: String,
-    /// Replaces the settings' first prompt (the module's argument `prompt=`).
-    pub prompt: Option<String>,
-    /// What an earlier module asked for (`use_first_pass`, `try_first_pass`).
-    pub password: Option<Secret>,
-    /// Whether the person may be asked (not with `use_first_pass`).
-    pub may_ask: bool,
 }
 
 /// A question of the NSS module.
@@ -127,6 +107,15 @@ pub enum Reply {
         /// UTF-8 when put together.
         bytes: Zeroizing<Vec<u8>>,
     },
+    /// A variable for the PAM environment, from version 2 on. It comes after everything else of a login that is granted:
+    /// only another one or [`Verdict::Granted`] may follow. What may be in it is
+    /// in [`variables`](crate::variables); whoever receives it checks that.
+    Export {
+        /// `PRIVACYIDEA_MAIL`
+        name: String,
+        /// `carla@example.org`
+        value: String,
+    },
 }
 
 /// How a login or an account check ended. `docs/protocol.md` has the PAM code of each.
@@ -172,6 +161,7 @@ const NOT_FOUND: u16 = 107;
 const UNAVAILABLE: u16 = 108;
 const NOT_ALLOWED: u16 = 109;
 const DOCUMENT: u16 = 110;
+const EXPORT: u16 = 111;
 
 impl Request {
     /// The whole frame, its length included.
@@ -179,18 +169,26 @@ impl Request {
     /// # Errors
     /// [`WireError::TooLong`].
     pub fn encode(&self) -> Result<Zeroizing<Vec<u8>>, WireError> {
+        self.encode_in(Version::NEWEST)
+    }
+
+    /// The same as a peer of an older version writes it.
+    ///
+    /// # Errors
+    /// [`WireError::TooLong`], [`WireError::NotInVersion`].
+    pub fn encode_in(&self, version: Version) -> Result<Zeroizing<Vec<u8>>, WireError> {
         let writer = match self {
-            Self::Login(login) => login.encode(LOGIN),
-            Self::Account(login) => login.encode(ACCOUNT),
+            Self::Login(login) => login.encode(version, LOGIN)?,
+            Self::Account(login) => login.encode(version, ACCOUNT)?,
             Self::Answer(secret) => {
-                let mut writer = Writer::new(ANSWER, secret.expose().len());
+                let mut writer = Writer::new(version, ANSWER, secret.expose().len());
                 writer.bytes(secret.expose());
                 writer
             }
-            Self::Lookup(lookup) => lookup.encode(),
-            Self::Status => Writer::new(STATUS, 0),
+            Self::Lookup(lookup) => lookup.encode(version),
+            Self::Status => Writer::new(version, STATUS, 0),
             Self::Administration(document) => {
-                let mut writer = Writer::new(ADMINISTRATION, document.len());
+                let mut writer = Writer::new(version, ADMINISTRATION, document.len());
                 writer.bytes(document);
                 writer
             }
@@ -198,23 +196,23 @@ impl Request {
         writer.finish()
     }
 
-    /// Reads a frame without its length.
+    /// Reads a frame without its length: the request, and the version to answer in.
     ///
     /// # Errors
     /// Every [`WireError`]: the peer is not believed.
-    pub fn decode(frame: &[u8]) -> Result<Self, WireError> {
-        let (kind, mut reader) = header(frame)?;
+    pub fn decode(frame: &[u8]) -> Result<(Self, Version), WireError> {
+        let (version, kind, mut reader) = header(frame)?;
         let request = match kind {
-            LOGIN => Self::Login(Login::decode(&mut reader)?),
+            LOGIN => Self::Login(Login::decode(version, &mut reader)?),
             ANSWER => Self::Answer(reader.secret()?),
-            ACCOUNT => Self::Account(Login::decode(&mut reader)?),
+            ACCOUNT => Self::Account(Login::decode(version, &mut reader)?),
             LOOKUP => Self::Lookup(Lookup::decode(&mut reader)?),
             STATUS => Self::Status,
             ADMINISTRATION => Self::Administration(Zeroizing::new(reader.bytes()?.to_vec())),
             other => return Err(WireError::UnknownKind(other)),
         };
         reader.end()?;
-        Ok(request)
+        Ok((request, version))
     }
 }
 
@@ -224,37 +222,56 @@ impl Reply {
     /// # Errors
     /// [`WireError::TooLong`].
     pub fn encode(&self) -> Result<Zeroizing<Vec<u8>>, WireError> {
+        self.encode_in(Version::NEWEST)
+    }
+
+    /// The same for a peer that speaks `version`.
+    ///
+    /// # Errors
+    /// [`WireError::TooLong`], [`WireError::NotInVersion`].
+    pub fn encode_in(&self, version: Version) -> Result<Zeroizing<Vec<u8>>, WireError> {
+        let new = |kind, capacity| Writer::new(version, kind, capacity);
         let writer = match self {
-            Self::Ask { text, echo } => text_and_flag(ASK, text, *echo),
-            Self::Tell { text, error } => text_and_flag(TELL, text, *error),
-            Self::Verdict(verdict) => verdict.encode(),
-            Self::Passwd(entry) => entry.encode(),
-            Self::Group(entry) => entry.encode(),
+            Self::Ask { text, echo } => text_and_flag(version, ASK, text, *echo),
+            Self::Tell { text, error } => text_and_flag(version, TELL, text, *error),
+            Self::Verdict(verdict) => verdict.encode(version),
+            Self::Passwd(entry) => entry.encode(version),
+            Self::Group(entry) => entry.encode(version),
             Self::Groups(gids) => {
-                let mut writer = Writer::new(GROUPS, 4 + 4 * gids.len());
+                let mut writer = new(GROUPS, 4 + 4 * gids.len());
                 writer.u32(u32::try_from(gids.len()).unwrap_or(u32::MAX));
                 gids.iter().for_each(|gid| writer.u32(*gid));
                 writer
             }
-            Self::NotFound => Writer::new(NOT_FOUND, 0),
-            Self::Unavailable => Writer::new(UNAVAILABLE, 0),
-            Self::NotAllowed => Writer::new(NOT_ALLOWED, 0),
+            Self::NotFound => new(NOT_FOUND, 0),
+            Self::Unavailable => new(UNAVAILABLE, 0),
+            Self::NotAllowed => new(NOT_ALLOWED, 0),
             Self::Document { last, bytes } => {
-                let mut writer = Writer::new(DOCUMENT, bytes.len());
+                let mut writer = new(DOCUMENT, bytes.len());
                 writer.flag(*last);
                 writer.bytes(bytes);
+                writer
+            }
+            Self::Export { .. } if version == Version::One => return Err(WireError::NotInVersion(version)),
+            Self::Export { name, value } => {
+                let mut writer = new(EXPORT, name.len() + value.len());
+                writer.text(name);
+                writer.text(value);
                 writer
             }
         };
         writer.finish()
     }
 
-    /// Reads a frame without its length.
+    /// Reads a frame without its length; a daemon answers in the version that it was asked in, the newest.
     ///
     /// # Errors
     /// Every [`WireError`].
     pub fn decode(frame: &[u8]) -> Result<Self, WireError> {
-        let (kind, mut reader) = header(frame)?;
+        let (version, kind, mut reader) = header(frame)?;
+        if version != Version::NEWEST {
+            return Err(WireError::UnknownVersion(version.number()));
+        }
         let reply = match kind {
             ASK => Self::Ask { text: reader.text()?, echo: reader.flag()? },
             TELL => Self::Tell { text: reader.text()?, error: reader.flag()? },
@@ -268,6 +285,7 @@ impl Reply {
             DOCUMENT => {
                 Self::Document { last: reader.flag()?, bytes: Zeroizing::new(reader.bytes()?.to_vec()) }
             }
+            EXPORT => Self::Export { name: reader.text()?, value: reader.text()? },
             other => return Err(WireError::UnknownKind(other)),
         };
         reader.end()?;
@@ -275,56 +293,22 @@ impl Reply {
     }
 }
 
-fn header(frame: &[u8]) -> Result<(u16, Reader<'_>), WireError> {
+fn header(frame: &[u8]) -> Result<(Version, u16, Reader<'_>), WireError> {
     let mut reader = Reader::new(frame);
-    match reader.u16()? {
-        super::VERSION => Ok((reader.u16()?, reader)),
-        other => Err(WireError::UnknownVersion(other)),
-    }
+    let version = Version::of(reader.u16()?)?;
+    Ok((version, reader.u16()?, reader))
 }
 
-fn text_and_flag(kind: u16, text: &str, flag: bool) -> Writer {
-    let mut writer = Writer::new(kind, text.len());
+fn text_and_flag(version: Version, kind: u16, text: &str, flag: bool) -> Writer {
+    let mut writer = Writer::new(version, kind, text.len());
     writer.text(text);
     writer.flag(flag);
     writer
 }
 
-impl Login {
-    fn encode(&self, kind: u16) -> Writer {
-        let texts = [&self.user, &self.service, &self.rhost, &self.tty].map(|text| text.len());
-        let length = texts.iter().sum::<usize>()
-            + self.prompt.as_ref().map_or(0, String::len)
-            + self.password.as_ref().map_or(0, |password| password.expose().len());
-        let mut writer = Writer::new(kind, length);
-        writer.text(&self.user);
-        writer.optional(self.uid, Writer::u32);
-        writer.text(&self.service);
-        writer.text(&self.rhost);
-        writer.text(&self.tty);
-        writer.optional(self.prompt.as_deref(), Writer::text);
-        writer.optional(self.password.as_ref(), |writer, password| writer.bytes(password.expose()));
-        writer.flag(self.may_ask);
-        writer
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self {
-            user: reader.text()?,
-            uid: reader.optional(Reader::u32)?,
-            service: reader.text()?,
-            rhost: reader.text()?,
-            tty: reader.text()?,
-            prompt: reader.optional(Reader::text)?,
-            password: reader.optional(Reader::secret)?,
-            may_ask: reader.flag()?,
-        })
-    }
-}
-
 impl Lookup {
-    fn encode(&self) -> Writer {
-        let mut writer = Writer::new(LOOKUP, 64);
+    fn encode(&self, version: Version) -> Writer {
+        let mut writer = Writer::new(version, LOOKUP, 64);
         match self {
             Self::PasswdByName(name) => (writer.u8(1), writer.text(name)),
             Self::PasswdById(uid) => (writer.u8(2), writer.u32(*uid)),
@@ -348,8 +332,8 @@ impl Lookup {
 }
 
 impl Verdict {
-    fn encode(&self) -> Writer {
-        let mut writer = Writer::new(VERDICT, 64);
+    fn encode(&self, version: Version) -> Writer {
+        let mut writer = Writer::new(version, VERDICT, 64);
         writer.u8(match self {
             Self::Granted { .. } => 0,
             Self::Refused => 1,
@@ -384,8 +368,8 @@ impl Verdict {
 }
 
 impl PasswdEntry {
-    fn encode(&self) -> Writer {
-        let mut writer = Writer::new(PASSWD, 256);
+    fn encode(&self, version: Version) -> Writer {
+        let mut writer = Writer::new(version, PASSWD, 256);
         writer.text(&self.name);
         writer.u32(self.uid);
         writer.u32(self.gid);
@@ -408,8 +392,8 @@ impl PasswdEntry {
 }
 
 impl GroupEntry {
-    fn encode(&self) -> Writer {
-        let mut writer = Writer::new(GROUP, 64);
+    fn encode(&self, version: Version) -> Writer {
+        let mut writer = Writer::new(version, GROUP, 64);
         writer.text(&self.name);
         writer.u32(self.gid);
         writer.u32(u32::try_from(self.members.len()).unwrap_or(u32::MAX));

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use zeroize::Zeroizing;
 
-use super::codec::{FRAME_LENGTH_MAX, WireError};
+use super::codec::{FRAME_LENGTH_MAX, Version, WireError};
 use super::message::{Reply, Request};
 
 /// Why nothing came, or nothing could be said.
@@ -67,13 +67,17 @@ pub struct PeerCredentials {
 }
 
 /// A connection that carries frames.
-pub struct Stream(UnixStream);
+pub struct Stream {
+    socket: UnixStream,
+    /// What replies are written in.
+    version: Version,
+}
 
 impl Stream {
     /// Takes over a connected socket.
     #[must_use]
     pub fn new(socket: UnixStream) -> Self {
-        Self(socket)
+        Self { socket, version: Version::NEWEST }
     }
 
     /// Connects within `timeout`. The socket's send timeout is set first, because connect(2) on a UNIX socket whose
@@ -91,7 +95,7 @@ impl Stream {
         loop {
             socket.set_write_timeout(Some(remaining(deadline)?))?;
             match rustix::net::connect(&socket, &address) {
-                Ok(()) => return Ok(Self(socket)),
+                Ok(()) => return Ok(Self::new(socket)),
                 // A signal while it waited for a place in the backlog; with a timeout it is not restarted.
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(std::io::Error::from(error).into()),
@@ -104,7 +108,19 @@ impl Stream {
     /// # Errors
     /// The socket is not connected.
     pub fn peer(&self) -> Result<PeerCredentials, StreamError> {
-        Ok(peer_credentials(&self.0)?)
+        Ok(peer_credentials(&self.socket)?)
+    }
+
+    /// The version of the last request: what replies are written in.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Writes replies in `version`, that of a request which was read otherwise than by
+    /// [`receive_request`](Self::receive_request).
+    pub fn speak(&mut self, version: Version) {
+        self.version = version;
     }
 
     /// Sends a request.
@@ -115,12 +131,12 @@ impl Stream {
         self.send(&request.encode()?, deadline)
     }
 
-    /// Sends a reply.
+    /// Sends a reply, in the version that the peer speaks.
     ///
     /// # Errors
     /// Every [`StreamError`]; part of the reply may have been sent.
     pub fn send_reply(&mut self, reply: &Reply, deadline: Instant) -> Result<(), StreamError> {
-        self.send(&reply.encode()?, deadline)
+        self.send(&reply.encode_in(self.version)?, deadline)
     }
 
     /// Waits for a request.
@@ -128,7 +144,9 @@ impl Stream {
     /// # Errors
     /// Every [`StreamError`].
     pub fn receive_request(&mut self, deadline: Instant) -> Result<Request, StreamError> {
-        Ok(Request::decode(&self.receive(deadline)?)?)
+        let (request, version) = Request::decode(&self.receive(deadline)?)?;
+        self.version = version;
+        Ok(request)
     }
 
     /// Waits for a reply.
@@ -142,14 +160,14 @@ impl Stream {
     /// The socket, to wait on or to hand over.
     #[must_use]
     pub fn socket(&self) -> &UnixStream {
-        &self.0
+        &self.socket
     }
 
     fn send(&mut self, mut frame: &[u8], deadline: Instant) -> Result<(), StreamError> {
         while !frame.is_empty() {
-            self.0.set_write_timeout(Some(remaining(deadline)?))?;
+            self.socket.set_write_timeout(Some(remaining(deadline)?))?;
             // Not `write`: with Debian 13's compiler that raises SIGPIPE, which ends the program that a module is in.
-            match rustix::net::send(&self.0, frame, SendFlags::NOSIGNAL) {
+            match rustix::net::send(&self.socket, frame, SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(StreamError::Closed),
                 Ok(sent) => frame = &frame[sent..],
                 Err(Errno::INTR) => {}
@@ -173,8 +191,8 @@ impl Stream {
 
     fn fill(&mut self, mut buffer: &mut [u8], deadline: Instant) -> Result<(), StreamError> {
         while !buffer.is_empty() {
-            self.0.set_read_timeout(Some(remaining(deadline)?))?;
-            match self.0.read(buffer) {
+            self.socket.set_read_timeout(Some(remaining(deadline)?))?;
+            match self.socket.read(buffer) {
                 Ok(0) => return Err(StreamError::Closed),
                 Ok(received) => buffer = &mut buffer[received..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

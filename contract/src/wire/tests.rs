@@ -15,7 +15,8 @@ proptest! {
     #[test]
     fn a_request_survives_the_way(frame in request()) {
         prop_assert_eq!(declared_length(&frame), frame.len() - 4);
-        let again = Request::decode(&frame[4..]).unwrap().encode().unwrap();
+        let (again, version) = Request::decode(&frame[4..]).unwrap();
+        let again = again.encode_in(version).unwrap();
         prop_assert_eq!(&*again, &frame);
     }
 
@@ -45,12 +46,12 @@ proptest! {
     }
 
     #[test]
-    fn bytes_never_panic(kind in prop_oneof![0u16..8, 99u16..112, any::<u16>()], rest in vec(any::<u8>(), 0..300)) {
+    fn bytes_never_panic(kind in prop_oneof![0u16..8, 99u16..113, any::<u16>()], version in 1u16..=2, rest in vec(any::<u8>(), 0..300)) {
         let _ = (Request::decode(&rest), Reply::decode(&rest));
-        let frame = [&VERSION.to_le_bytes()[..], &kind.to_le_bytes(), &rest].concat();
+        let frame = [&version.to_le_bytes()[..], &kind.to_le_bytes(), &rest].concat();
         // What is accepted has one encoding only.
-        if let Ok(request) = Request::decode(&frame) {
-            prop_assert_eq!(&request.encode().unwrap()[4..], &frame[..]);
+        if let Ok((request, version)) = Request::decode(&frame) {
+            prop_assert_eq!(&request.encode_in(version).unwrap()[4..], &frame[..]);
         }
         if let Ok(reply) = Reply::decode(&frame) {
             prop_assert_eq!(&reply.encode().unwrap()[4..], &frame[..]);
@@ -65,65 +66,136 @@ proptest! {
     }
 }
 
+/// A login as version 1 wrote it.
+const LOGIN_ONE: [u8; 42] = [
+    38, 0, 0, 0, 1, 0, 1, 0, // length, version, kind
+    2, 0, 0, 0, b'a', b'l', // user
+    1, 4, 3, 2, 1, // uid
+    2, 0, 0, 0, b's', b'u', // service
+    0, 0, 0, 0, // rhost
+    1, 0, 0, 0, b't', // tty
+    0,    // prompt
+    1, 1, 0, 0, 0, b'p', // password
+    1,    // may_ask
+];
+
 #[test]
 fn a_login_is_these_bytes() {
-    let login = Login {
-        user: "al".to_owned(),
-        uid: Some(0x0102_0304),
-        service: "su".to_owned(),
-        rhost: String::new(),
-        tty: "t".to_owned(),
-        prompt: None,
-        password: Some(Secret::from("p")),
-        may_ask: true,
+    let (one, version) = Request::decode(&LOGIN_ONE[4..]).unwrap();
+    assert_eq!(version, Version::One);
+    assert_eq!(*one.encode_in(Version::One).unwrap(), LOGIN_ONE);
+    let Request::Login(login) = one else { panic!("no login") };
+    assert_eq!((login.user.as_str(), login.uid, login.tty.as_str()), ("al", Some(0x0102_0304), "t"));
+    assert_eq!(login.overrides, Overrides::default());
+    let overrides = Overrides {
+        url: Some("h".to_owned()),
+        ca_file: None,
+        any_certificate: true,
+        realm: Some("r".to_owned()),
+        first_step: Some(FirstStep::Password),
+        poll_time: Some(60),
     };
-    let expected: &[u8] = &[
-        38, 0, 0, 0, 1, 0, 1, 0, // length, version, kind
-        2, 0, 0, 0, b'a', b'l', // user
-        1, 4, 3, 2, 1, // uid
-        2, 0, 0, 0, b's', b'u', // service
-        0, 0, 0, 0, // rhost
-        1, 0, 0, 0, b't', // tty
-        0,    // prompt
-        1, 1, 0, 0, 0, b'p', // password
-        1,    // may_ask
+    let written = Request::Login(Login { overrides, ..login }).encode().unwrap();
+    let expected = [
+        &[59, 0, 0, 0, 2, 0, 1, 0][..], // length, version, kind
+        &LOGIN_ONE[8..],                // as it was
+        &[1, 1, 0, 0, 0, b'h'],         // url
+        &[0, 1],                        // CA file, any certificate
+        &[1, 1, 0, 0, 0, b'r'],         // realm
+        &[1, 2],                        // first step
+        &[1, 60, 0, 0, 0],              // poll time
     ];
-    assert_eq!(*Request::Login(login).encode().unwrap(), expected);
+    assert_eq!(*written, expected.concat());
+}
+
+#[test]
+fn what_a_line_says_has_a_longest_length() {
+    let frame = |overrides: Overrides| {
+        let Ok((Request::Login(login), _)) = Request::decode(&LOGIN_ONE[4..]) else { panic!("no login") };
+        Request::Login(Login { overrides, ..login }).encode().unwrap()
+    };
+    let text = |length| Some("x".repeat(length));
+    for (length, overrides) in [
+        (Overrides::URL_LENGTH_MAX, (|url| Overrides { url, ..Overrides::default() }) as fn(_) -> _),
+        (Overrides::PATH_LENGTH_MAX, |ca_file| Overrides { ca_file, ..Overrides::default() }),
+        (Overrides::REALM_LENGTH_MAX, |realm| Overrides { realm, ..Overrides::default() }),
+    ] {
+        assert!(Request::decode(&frame(overrides(text(length)))[4..]).is_ok());
+        let longer = Request::decode(&frame(overrides(text(length + 1)))[4..]);
+        assert_eq!(longer.err(), Some(WireError::BadText));
+    }
+}
+
+/// Whoever asked in version 1 is answered in it: the same bytes as ever.
+#[test]
+fn replies_of_version_one_are_these_bytes() {
+    let one = |reply: Reply| reply.encode_in(Version::One).map(|frame| frame.to_vec());
+    let granted = Reply::Verdict(Verdict::Granted { user: "al".to_owned() });
+    assert_eq!(one(granted).unwrap(), [11, 0, 0, 0, 1, 0, 103, 0, 0, 2, 0, 0, 0, b'a', b'l']);
+    let ask = Reply::Ask { text: "?".to_owned(), echo: true };
+    assert_eq!(one(ask).unwrap(), [10, 0, 0, 0, 1, 0, 101, 0, 1, 0, 0, 0, b'?', 1]);
+    assert_eq!(one(Reply::Groups(vec![7])).unwrap(), [12, 0, 0, 0, 1, 0, 106, 0, 1, 0, 0, 0, 7, 0, 0, 0]);
+    let export = Reply::Export { name: "A".to_owned(), value: "b".to_owned() };
+    assert_eq!(one(export), Err(WireError::NotInVersion(Version::One)));
+}
+
+#[test]
+fn a_stream_answers_in_the_version_of_the_request() {
+    for (request, version) in [(vec![4, 0, 0, 0, 1, 0, 5, 0], 1), (vec![4, 0, 0, 0, 2, 0, 5, 0], 2)] {
+        let (mut stream, mut peer) = pair();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        std::io::Write::write_all(&mut peer, &request).unwrap();
+        assert!(matches!(stream.receive_request(deadline), Ok(Request::Status)));
+        stream.send_reply(&Reply::Unavailable, deadline).unwrap();
+        let mut reply = [0; 8];
+        std::io::Read::read_exact(&mut peer, &mut reply).unwrap();
+        assert_eq!(reply, [4, 0, 0, 0, version, 0, 108, 0]);
+    }
 }
 
 #[test]
 fn a_granted_verdict_is_these_bytes() {
     let reply = Reply::Verdict(Verdict::Granted { user: "al".to_owned() });
-    assert_eq!(*reply.encode().unwrap(), [11, 0, 0, 0, 1, 0, 103, 0, 0, 2, 0, 0, 0, b'a', b'l']);
+    assert_eq!(*reply.encode().unwrap(), [11, 0, 0, 0, 2, 0, 103, 0, 0, 2, 0, 0, 0, b'a', b'l']);
 }
 
 #[test]
 fn another_version_and_unknown_kinds_are_told_apart() {
-    assert_eq!(Request::decode(&[2, 0, 5, 0]).err(), Some(WireError::UnknownVersion(2)));
+    for version in [0, 3, 0xff] {
+        assert_eq!(
+            Request::decode(&[version, 0, 5, 0]).err(),
+            Some(WireError::UnknownVersion(version.into()))
+        );
+    }
     assert_eq!(Request::decode(&[1, 0, 77, 0]).err(), Some(WireError::UnknownKind(77)));
+    assert_eq!(Request::decode(&[2, 0, 77, 0]).err(), Some(WireError::UnknownKind(77)));
+    // A module speaks the newest only, and so must its daemon.
+    assert_eq!(Reply::decode(&[1, 0, 107, 0]).err(), Some(WireError::UnknownVersion(1)));
     // A reply is no request, nor the other way round.
-    assert_eq!(Request::decode(&[1, 0, 107, 0]).err(), Some(WireError::UnknownKind(107)));
-    assert_eq!(Reply::decode(&[1, 0, 5, 0]).err(), Some(WireError::UnknownKind(5)));
-    assert_eq!(Reply::decode(&[1, 0, 103, 0, 9]).err(), Some(WireError::UnknownKind(9)));
+    assert_eq!(Request::decode(&[2, 0, 107, 0]).err(), Some(WireError::UnknownKind(107)));
+    assert_eq!(Reply::decode(&[2, 0, 5, 0]).err(), Some(WireError::UnknownKind(5)));
+    assert_eq!(Reply::decode(&[2, 0, 103, 0, 9]).err(), Some(WireError::UnknownKind(9)));
 }
 
 #[test]
 fn texts_are_utf_8_without_nul_and_secrets_are_any_bytes() {
     let tell = |text: &[u8]| {
         let length = u32::try_from(text.len()).unwrap().to_le_bytes();
-        [&[1, 0, 102, 0][..], &length, text, &[0]].concat()
+        [&[2, 0, 102, 0][..], &length, text, &[0]].concat()
     };
     assert!(Reply::decode(&tell("müller".as_bytes())).is_ok());
     assert_eq!(Reply::decode(&tell(b"a\0b")).err(), Some(WireError::BadText));
     assert_eq!(Reply::decode(&tell(b"\xff")).err(), Some(WireError::BadText));
     let answer = Request::Answer(Secret::new(vec![0, 0xff, b'x'])).encode().unwrap();
-    let Ok(Request::Answer(secret)) = Request::decode(&answer[4..]) else { panic!("no answer") };
+    let Ok((Request::Answer(secret), Version::Two)) = Request::decode(&answer[4..]) else {
+        panic!("no answer")
+    };
     assert_eq!(secret.expose(), [0, 0xff, b'x']);
 }
 
 #[test]
 fn a_count_that_lies_costs_no_memory() {
-    let frame = [&[1, 0, 106, 0][..], &u32::MAX.to_le_bytes()].concat();
+    let frame = [&[2, 0, 106, 0][..], &u32::MAX.to_le_bytes()].concat();
     assert_eq!(Reply::decode(&frame).err(), Some(WireError::Truncated));
 }
 
@@ -206,15 +278,35 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..40)
 }
 
-type LoginParts = ((String, String, String, String, Option<String>), Option<u32>, Option<Vec<u8>>, bool);
+type LoginParts =
+    ((String, String, String, String, Option<String>), Option<u32>, Option<Vec<u8>>, bool, Overrides);
 
 fn login_parts() -> impl Strategy<Value = LoginParts> {
     let texts = (text(), text(), text(), text(), prop::option::of(text()));
-    (texts, any::<Option<u32>>(), prop::option::of(bytes()), any::<bool>())
+    (texts, any::<Option<u32>>(), prop::option::of(bytes()), any::<bool>(), overrides())
 }
 
-fn login(((user, service, rhost, tty, prompt), uid, password, may_ask): LoginParts) -> Login {
-    Login { user, uid, service, rhost, tty, prompt, password: password.map(Secret::new), may_ask }
+fn overrides() -> impl Strategy<Value = Overrides> {
+    prop_oneof![Just(Overrides::default()), some_overrides()]
+}
+
+fn some_overrides() -> impl Strategy<Value = Overrides> {
+    let texts = [(); 3].map(|()| prop::option::of(text()));
+    let step = prop::option::of(prop_oneof![Just(FirstStep::EmptyPassword), Just(FirstStep::Password)]);
+    (texts, any::<bool>(), step, any::<Option<u32>>()).prop_map(
+        |([url, ca_file, realm], any_certificate, first_step, poll_time)| Overrides {
+            url,
+            ca_file,
+            any_certificate,
+            realm,
+            first_step,
+            poll_time,
+        },
+    )
+}
+
+fn login(((user, service, rhost, tty, prompt), uid, password, may_ask, overrides): LoginParts) -> Login {
+    Login { user, uid, service, rhost, tty, prompt, password: password.map(Secret::new), may_ask, overrides }
 }
 
 fn lookup() -> impl Strategy<Value = Lookup> {
@@ -227,15 +319,27 @@ fn lookup() -> impl Strategy<Value = Lookup> {
     ]
 }
 
+fn version() -> impl Strategy<Value = Version> {
+    prop_oneof![Just(Version::One), Just(Version::Two)]
+}
+
+/// Of both versions; what version 1 has no room for is written in version 2.
 fn request() -> impl Strategy<Value = Vec<u8>> {
-    let frame = |request: Request| request.encode().unwrap().to_vec();
+    let frame = |version, request: Request| {
+        request.encode_in(version).or_else(|_| request.encode()).unwrap().to_vec()
+    };
     prop_oneof![
-        login_parts().prop_map(move |parts| frame(Request::Login(login(parts)))),
-        bytes().prop_map(move |answer| frame(Request::Answer(Secret::new(answer)))),
-        login_parts().prop_map(move |parts| frame(Request::Account(login(parts)))),
-        lookup().prop_map(move |lookup| frame(Request::Lookup(lookup))),
-        Just(()).prop_map(move |()| frame(Request::Status)),
-        bytes().prop_map(move |document| frame(Request::Administration(Zeroizing::new(document)))),
+        (version(), login_parts())
+            .prop_map(move |(version, parts)| frame(version, Request::Login(login(parts)))),
+        (version(), bytes())
+            .prop_map(move |(version, answer)| frame(version, Request::Answer(Secret::new(answer)))),
+        (version(), login_parts())
+            .prop_map(move |(version, parts)| frame(version, Request::Account(login(parts)))),
+        (version(), lookup()).prop_map(move |(version, lookup)| frame(version, Request::Lookup(lookup))),
+        version().prop_map(move |version| frame(version, Request::Status)),
+        (version(), bytes()).prop_map(move |(version, document)| {
+            frame(version, Request::Administration(Zeroizing::new(document)))
+        }),
     ]
 }
 
@@ -280,5 +384,6 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
         Just(()).prop_map(move |()| frame(Reply::NotAllowed)),
         (any::<bool>(), bytes())
             .prop_map(move |(last, bytes)| frame(Reply::Document { last, bytes: Zeroizing::new(bytes) })),
+        (text(), text()).prop_map(move |(name, value)| frame(Reply::Export { name, value })),
     ]
 }

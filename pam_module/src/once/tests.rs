@@ -53,6 +53,7 @@ fn account_request() -> Request {
         prompt: None,
         password: None,
         may_ask: false,
+        overrides: privacyidea_contract::wire::Overrides::default(),
     })
 }
 

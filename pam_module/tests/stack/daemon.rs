@@ -50,9 +50,9 @@ fn rubbish_is_a_service_error() {
     let frames: [&[u8]; 6] = [
         b"HTTP/1.1 200 OK\r\n\r\n",
         &[0xff; 64],
-        &[5, 0, 0, 0, 1, 0, 103, 0, 99],   // a verdict that there is not
-        &[6, 0, 0, 0, 1, 0, 103, 0, 1, 0], // a verdict and a byte more
-        &[5, 0, 0, 0, 2, 0, 103, 0, 1],    // another version
+        &[5, 0, 0, 0, 2, 0, 103, 0, 99],   // a verdict that there is not
+        &[6, 0, 0, 0, 2, 0, 103, 0, 1, 0], // a verdict and a byte more
+        &[5, 0, 0, 0, 3, 0, 103, 0, 1],    // another version
         &[0, 0, 0, 0],
     ];
     for frame in frames {

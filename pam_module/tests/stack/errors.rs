@@ -7,9 +7,16 @@ use crate::harness::{AS_IS, Actor, Stack, granted};
 
 #[test]
 fn arguments_that_are_not_ours_fail_closed_in_both_deciding_phases() {
-    for arguments in
-        ["url=https://pi.example.org", "nossl", "nullok", "prompt", "use_first_pass try_first_pass"]
-    {
+    for arguments in [
+        "url=http://pi.example.org",
+        "nossl",
+        "realm=users cacerts=/etc/ca.pem",
+        "url=https://pi.example.org timeout=5",
+        "pollTime=soon",
+        "nullok",
+        "prompt",
+        "use_first_pass try_first_pass",
+    ] {
         for phase in [Phase::Authenticate, Phase::Account] {
             let (code, actor) = Stack::new(arguments).run(phase, Actor::answering(&["1"]));
             assert_eq!(code.name(), "PAM_SERVICE_ERR", "{arguments} {phase:?}");

@@ -8,6 +8,7 @@
 mod application;
 mod harness;
 
+mod arguments;
 mod conversation;
 mod daemon;
 mod errors;

@@ -184,26 +184,27 @@ os.execv(sys.argv[1], sys.argv[1:])'";
 #[test]
 fn the_log_names_what_is_wrong_and_no_secret() {
     demand_root();
-    let host = Host::new("url=https://user:hunter2@pi.example.org nullok debug", "");
+    let host = Host::new("url=http://user:hunter2@pi.example.org nullok debug", "");
     let log = UnixDatagram::bind(host.directory.path().join("log")).unwrap();
     log.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_code(&host.run("exec", &login("authenticate"), "123456\n"), "PAM_SERVICE_ERR");
     let lines = [receive(&log), receive(&log)];
     assert!(lines[0].contains("pam_privacyidea(test:auth)"), "{lines:?}");
-    assert!(
-        lines[0].contains("\"url\"") && lines[0].contains("/etc/privacyidea-host/config.toml"),
-        "{lines:?}"
-    );
+    assert!(lines[0].contains("\"url\"") && lines[0].contains("https://"), "{lines:?}");
     assert!(lines[1].contains("\"nullok\""), "{lines:?}");
     assert!(lines.iter().all(|line| line.starts_with("<83>")), "authpriv, error: {lines:?}");
     assert!(!lines.concat().contains("hunter2"));
 
-    let host = Host::new("debug", "exit 1");
+    let host = Host::new("debug offlineFile=/hunter2 sqlfile=/hunter2", "exit 1");
     let log = UnixDatagram::bind(host.directory.path().join("log")).unwrap();
     log.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut arguments = login("authenticate");
     arguments[4] = "hunter2";
     assert_code(&host.run("exec", &arguments, "123456\n"), "PAM_AUTHINFO_UNAVAIL");
+    let line = receive(&log);
+    // authpriv.info, once for both.
+    assert!(line.starts_with("<86>") && line.contains("\"offlineFile\" has no effect"), "{line}");
+    assert!(line.contains("privacyidea-host import") && !line.contains("hunter2"), "{line}");
     let line = receive(&log);
     assert!(line.contains("the daemon cannot be asked") && line.contains("an unknown user"), "{line}");
     assert!(!line.contains("hunter2") && !line.contains("123456"), "{line}");
@@ -235,6 +236,8 @@ fn pam_transaction_reports_for_people_and_for_programs() {
     let daemon = stack.serve(|mut stream| {
         stream.receive_request(soon()).unwrap();
         stream.send_reply(&Reply::Tell { text: "Say \"hi\".".to_owned(), error: false }, soon()).unwrap();
+        let (name, value) = ("PRIVACYIDEA_NAME".to_owned(), "\"C\"=x".to_owned());
+        stream.send_reply(&Reply::Export { name, value }, soon()).unwrap();
         stream.send_reply(&Reply::Verdict(granted("root")), soon()).unwrap();
     });
     let confdir = stack.confdir().into_string().unwrap();
@@ -242,7 +245,7 @@ fn pam_transaction_reports_for_people_and_for_programs() {
     let output = Command::new(TRANSACTION).args(arguments).stdin(Stdio::null()).output().unwrap();
     daemon.join().unwrap();
     assert!(output.status.success());
-    let expected = r#"{"service":"test","user":"root","succeeded":true,"phases":[{"phase":"authenticate","code":"PAM_SUCCESS","number":0,"text":"Success","delay-microseconds":null,"messages":[{"style":"info","text":"Say \"hi\"."}]},{"phase":"setcred","code":"PAM_SUCCESS","number":0,"text":"Success","delay-microseconds":null,"messages":[]}]}"#;
+    let expected = r#"{"service":"test","user":"root","succeeded":true,"phases":[{"phase":"authenticate","code":"PAM_SUCCESS","number":0,"text":"Success","delay-microseconds":null,"messages":[{"style":"info","text":"Say \"hi\"."}]},{"phase":"setcred","code":"PAM_SUCCESS","number":0,"text":"Success","delay-microseconds":null,"messages":[]}],"environment":["PRIVACYIDEA_NAME=\"C\"=x"]}"#;
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{expected}\n"));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "Say \"hi\".\n");
 

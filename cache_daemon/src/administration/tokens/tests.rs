@@ -176,6 +176,7 @@ fn offline_tokens_are_listed_unlocked_and_removed_with_the_others() {
     let token = OfflineToken {
         serial: "OATH1".into(),
         user: "alice".into(),
+        realm: String::new(),
         code_alone: false,
         next: 1,
         fetched: 3000,

@@ -183,14 +183,55 @@ fn a_token_that_has_another_user_now_is_no_longer_the_former_ones() {
 }
 
 #[test]
+fn values_are_good_in_the_realm_and_of_the_server_that_they_came_from() {
+    let mut rig = holding([rejected(), rejected(), away()]);
+    let admins = "[[realm-rule]]\nservice = 'sudo'\nrealm = 'admins'";
+    rig.settings.realm_rules = Settings::parse(admins).unwrap().realm_rules;
+    let log_in = |rig: &Rig, login: Login, counter| {
+        run(&login, &rig.host(), &mut Script::answers([typed(counter).as_str()]))
+    };
+    let sudo = || Login { service: "sudo".into(), ..login("carla") };
+    assert_eq!(log_in(&rig, sudo(), 1), Verdict::Refused, "another person, perhaps");
+    let overrides = Overrides { realm: Some("staff".into()), ..Overrides::default() };
+    assert_eq!(log_in(&rig, Login { overrides, ..login("carla") }, 1), Verdict::Refused);
+    rig.line_server = Some(server_settings());
+    assert_eq!(log_in(&rig, login("carla"), 1), Verdict::Unavailable, "another server");
+    rig.line_server = None;
+    assert_eq!(log_in(&rig, login("carla"), 1), granted("carla"));
+}
+
+#[test]
+fn a_server_that_only_a_pam_line_names_changes_nothing_here() {
+    let mut rig = holding([accepted(vec![batch(1..=5)])]);
+    rig.line_server = Some(server_settings());
+    assert_eq!(rig.login("carla", &typed(30)), granted("carla"));
+    assert!(text(&rig).contains("only the PAM line names their server"));
+    assert_eq!(left(&rig), [20], "its serials are other tokens");
+}
+
+#[test]
+fn a_name_with_its_realm_has_values_of_its_own() {
+    let of_alice = OfflineBatch { user: Some("alice".into()), ..batch(1..=20) };
+    let mut rig = rig([accepted(vec![of_alice])]);
+    rig.settings.identity.split_at_sign = true;
+    let alice = || Login { uid: Some(5000), ..login("alice@staff") };
+    for counter in [0, 1] {
+        let verdict = run(&alice(), &rig.host(), &mut Script::answers([typed(counter).as_str()]));
+        assert_eq!(verdict, granted("alice@staff"));
+    }
+    assert_eq!(left(&rig), [19]);
+}
+
+#[test]
 fn root_strangers_and_accounts_of_the_host_have_no_offline_logins() {
     let rig = holding([]);
     for user in ["root", "lena", "nobody"] {
         let mine = OfflineBatch { user: Some(user.into()), ..batch(1..=20) };
         let accepted = Accepted { serial: Some("PI1".into()), offline: vec![mine], ..Accepted::default() };
         let login = login(user);
-        let subject = Subject::of(&login, &rig.host()).unwrap();
-        offline::keep(&subject, &rig.host(), &accepted, offline::Typed::Password);
+        let host = rig.host();
+        let subject = Subject::of(&login, &host).unwrap();
+        offline::keep(&subject, &host, &accepted, offline::Typed::Password);
         assert!(!matches!(rig.login(user, &typed(1)), Verdict::Granted { .. }), "{user}");
     }
 }
@@ -202,8 +243,9 @@ fn values_of_the_code_alone_count_only_after_a_first_factor() {
     let mut rig = rig([away(), rejected()]);
     let sudo = Login { service: "sudo".into(), ..login("carla") };
     let keep = |rig: &Rig, login: &Login| {
-        let subject = Subject::of(login, &rig.host()).unwrap();
-        offline::keep(&subject, &rig.host(), &accepted, offline::Typed::CodeAlone).unwrap()
+        let host = rig.host();
+        let subject = Subject::of(login, &host).unwrap();
+        offline::keep(&subject, &host, &accepted, offline::Typed::CodeAlone).unwrap()
     };
     assert!(keep(&rig, &sudo).contains("without its PIN"));
     assert!(left(&rig).is_empty(), "dropped where nothing says that a password was checked");
@@ -344,6 +386,10 @@ impl Conversation for Listener {
         self.1.push(text.to_owned());
         Err(ConversationEnded)
     }
+
+    fn export(&mut self, _name: &str, _value: &str) -> Result<(), ConversationEnded> {
+        unreachable!("there are no attributes")
+    }
 }
 
 #[test]
@@ -411,7 +457,7 @@ fn of_two_logins_with_one_value_at_once_one_is_granted() {
         let count = verdicts.iter().filter(|verdict| **verdict == granted("carla")).count();
         assert_eq!(count, 1, "{verdicts:?}");
         // If they did not meet in the transaction, the server was asked about the second.
-        rig.server.as_ref().unwrap().0.lock().unwrap().clear();
+        rig.server.as_ref().unwrap().answers.lock().unwrap().clear();
     }
 }
 

@@ -51,6 +51,7 @@ fn token(counters: std::ops::RangeInclusive<u64>) -> OfflineToken {
     OfflineToken {
         serial: "PI1".into(),
         user: "carla".into(),
+        realm: String::new(),
         code_alone: false,
         next: *counters.start(),
         fetched: 1000,

@@ -7,7 +7,7 @@ use crate::server::RefillToken;
 use crate::service::clock::UnixSeconds;
 use crate::tokens::{Failures, OfflineHash, OfflineToken, OfflineValue};
 
-const COLUMNS: &str = "serial, user, code_alone, next, fetched, failcount, last_failure, last_used,
+const COLUMNS: &str = "serial, user, realm, code_alone, next, fetched, failcount, last_failure, last_used,
     (SELECT count(*) FROM offline_values WHERE offline_values.serial = offline_tokens.serial) AS left";
 
 /// What a refill is asked for with.
@@ -57,8 +57,8 @@ impl Transaction<'_> {
         self.remove_offline(&token.serial)?;
         self.0.execute(
             "INSERT INTO offline_tokens (serial, user, refill_token, unanswered, code_alone, next, fetched, failcount,
-                last_failure, last_used)
-             VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?8, ?9)",
+                last_failure, last_used, realm)
+             VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 token.serial,
                 token.user,
@@ -69,6 +69,7 @@ impl Transaction<'_> {
                 token.failures.count,
                 token.failures.last.map(signed),
                 token.last_used.map(signed),
+                token.realm,
             ],
         )?;
         self.add_values(&token.serial, &token.values)
@@ -223,6 +224,7 @@ fn token_of(row: &Row<'_>) -> rusqlite::Result<OfflineToken> {
     Ok(OfflineToken {
         serial: row.get("serial")?,
         user: row.get("user")?,
+        realm: row.get("realm")?,
         code_alone: row.get("code_alone")?,
         next: unsigned(row.get("next")?),
         fetched: unsigned(row.get("fetched")?),
@@ -263,6 +265,7 @@ mod tests {
         OfflineToken {
             serial: serial.into(),
             user: "carla".into(),
+            realm: String::new(),
             code_alone: false,
             next: values[0].counter,
             fetched: 1000,

@@ -50,6 +50,7 @@ const MIGRATIONS: &[&str] = &[
     CREATE TABLE offline_tokens (
         serial TEXT PRIMARY KEY,
         user TEXT NOT NULL,
+        realm TEXT NOT NULL,
         -- None: it is spent, and no other came.
         refill_token TEXT,
         -- A refill was asked for with it, and no answer has come.

@@ -120,6 +120,7 @@ unsafe extern "C" {
     fn pam_open_session(handle: *mut c_void, flags: c_int) -> c_int;
     fn pam_close_session(handle: *mut c_void, flags: c_int) -> c_int;
     fn pam_chauthtok(handle: *mut c_void, flags: c_int) -> c_int;
+    fn pam_getenvlist(handle: *mut c_void) -> *mut *mut c_char;
 }
 
 impl<T: Talk> Application<T> {
@@ -202,6 +203,31 @@ impl<T: Talk> Application<T> {
         }
         // SAFETY: libpam's texts are C strings that stay.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    /// What the stack has put into the session's environment, each as `NAME=value`, in the order of the names.
+    pub(crate) fn environment(&self) -> Vec<String> {
+        // SAFETY: the handle is alive.
+        let list = unsafe { pam_getenvlist(self.handle) };
+        let mut variables = Vec::new();
+        let mut next = list;
+        while !next.is_null() {
+            // SAFETY: the list ends with NULL, where the loop has ended.
+            let variable = unsafe { next.read() };
+            if variable.is_null() {
+                break;
+            }
+            // SAFETY: every other entry is a C string.
+            variables.push(unsafe { CStr::from_ptr(variable) }.to_string_lossy().into_owned());
+            // SAFETY: it is the caller's to free, and not looked at again.
+            unsafe { libc::free(variable.cast()) };
+            // SAFETY: the NULL at the end is still to come.
+            next = unsafe { next.add(1) };
+        }
+        // SAFETY: so is the list itself; libpam may have given none.
+        unsafe { libc::free(list.cast()) };
+        variables.sort();
+        variables
     }
 
     /// The person's side, between phases.

@@ -70,5 +70,6 @@ fn run(options: &Options) -> Result<Report, String> {
             break;
         }
     }
+    report.environment = application.environment();
     Ok(report)
 }

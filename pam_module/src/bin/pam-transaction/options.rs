@@ -24,7 +24,7 @@ Usage: pam-transaction [OPTIONS] --service SERVICE --user USER
   --json                print the report as JSON
   --help                print this
 
-Prompts and messages go to standard error, the report to standard output. Exit status: 0 all phases succeeded, 1 one
+Prompts and messages go to standard error, the report, with the PAM environment in the end, to standard output. Exit status: 0 all phases succeeded, 1 one
 failed, 2 the command line is wrong.
 ";
 

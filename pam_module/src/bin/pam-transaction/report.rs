@@ -11,6 +11,8 @@ pub(crate) struct Report {
     user: String,
     /// The phases that were run.
     pub(crate) phases: Vec<PhaseReport>,
+    /// The PAM environment at the end, each `NAME=value`.
+    pub(crate) environment: Vec<String>,
     wanted: usize,
 }
 
@@ -33,6 +35,7 @@ impl Report {
             service: options.service.to_string_lossy().into_owned(),
             user: options.user.to_string_lossy().into_owned(),
             phases: Vec::new(),
+            environment: Vec::new(),
             wanted: options.phases.len(),
         }
     }
@@ -44,15 +47,18 @@ impl Report {
 
     /// One object and a newline:
     /// `{"service", "user", "succeeded", "phases": [{"phase", "code", "number", "text", "delay-microseconds", "messages":
-    /// [{"style", "text"}]}]}`. `code` is the name, as `PAM_AUTH_ERR`; the delay is null where it was waited for.
+    /// [{"style", "text"}]}], "environment": ["NAME=value"]}`. `code` is the name, as `PAM_AUTH_ERR`; the delay is null
+    /// where it was waited for.
     pub(crate) fn json(&self) -> String {
         let phases: Vec<_> = self.phases.iter().map(PhaseReport::json).collect();
+        let environment: Vec<_> = self.environment.iter().map(|variable| quoted(variable)).collect();
         format!(
-            "{{\"service\":{},\"user\":{},\"succeeded\":{},\"phases\":[{}]}}\n",
+            "{{\"service\":{},\"user\":{},\"succeeded\":{},\"phases\":[{}],\"environment\":[{}]}}\n",
             quoted(&self.service),
             quoted(&self.user),
             self.succeeded(),
-            phases.join(",")
+            phases.join(","),
+            environment.join(",")
         )
     }
 }
@@ -85,6 +91,9 @@ impl fmt::Display for Report {
             if let Some(delay) = report.delay {
                 writeln!(f, "{:13}   delay asked for: {:.1} s", "", f64::from(delay) / 1e6)?;
             }
+        }
+        for variable in &self.environment {
+            writeln!(f, "{:13} {}", "environment", variable.escape_debug())?;
         }
         if self.phases.len() < self.wanted {
             writeln!(f, "not run after the failure: {} more", self.wanted - self.phases.len())?;
