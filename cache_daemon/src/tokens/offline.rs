@@ -31,7 +31,7 @@ const DIGITS_MIN: usize = 6;
 /// A hash as the server writes it: `$pbkdf2-sha512$ROUNDS$SALT$CHECKSUM`, in passlib's base 64 (`.` for `+`, no
 /// padding). Never printed: six digits are soon guessed from it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct OfflineHash(String);
+pub struct OfflineHash(Zeroizing<String>);
 
 /// Why a text is not taken as a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl FromStr for OfflineHash {
 
     fn from_str(text: &str) -> Result<Self, OfflineHashError> {
         Parts::of(text)?;
-        Ok(Self(text.to_owned()))
+        Ok(Self(Zeroizing::new(text.to_owned())))
     }
 }
 

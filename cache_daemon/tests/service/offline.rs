@@ -5,7 +5,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use cache_daemon::administration::{self, Answer, OfflineRecord};
-use cache_daemon::server::RefillToken;
+use cache_daemon::server::{
+    Accepted, Answer as Said, Check, Client, Refill, RefillToken, Refilled, Server, Step,
+};
+use cache_daemon::settings::Settings;
 use cache_daemon::store::State;
 use cache_daemon::tokens::{Algorithm, Failures, OfflineToken, OfflineValue, hotp};
 use privacyidea_contract::wire::{Login, Reply, Request, Verdict};
@@ -299,6 +302,29 @@ fn a_token_that_is_disabled_is_taken_back_at_the_refill() {
     laptop.set_active(true);
 }
 
+/// Somebody has asked with this host's refill token, and the answer never came here.
+#[test]
+fn a_refill_whose_answer_was_lost_costs_no_values() {
+    let (real, _alone) = Real::alone();
+    let laptop = Connected::new(real, "offline", "[offline]\nenabled = true\n");
+    let daemon = laptop.host.daemon();
+    let (first, yes) = (laptop.counter(), granted("offline"));
+    assert_eq!(laptop.log_in(first), yes);
+    daemon.kill();
+    let state = State::open(&laptop.host.path("var/lib/privacyidea-host/state.db")).unwrap();
+    let basis = state.change(|transaction| transaction.refill_basis("OFFLINE0")).unwrap().unwrap();
+    state.change(|transaction| transaction.set_refill_unanswered("OFFLINE0", true)).unwrap();
+    drop(state);
+    let password = format!("{}{}", real.pin("offline"), laptop.code(first + 1)).as_str().into();
+    let refill = Refill { serial: "OFFLINE0", refill_token: &basis.refill_token, password: &password };
+    assert!(matches!(client(real).refill(&refill), Ok(Refilled::Batch(_))));
+    let daemon = laptop.host.daemon();
+    assert_eq!(laptop.log_in(first + 1), yes);
+    daemon.line_with("perhaps because the answer to an earlier request was lost");
+    assert_eq!(laptop.log_in(first + 2), yes);
+    assert_eq!(laptop.logins_left(), Some(18));
+}
+
 #[test]
 fn a_removed_token_and_a_host_that_keeps_nothing_have_no_offline_logins() {
     let (real, _alone) = Real::alone();
@@ -318,18 +344,18 @@ fn a_removed_token_and_a_host_that_keeps_nothing_have_no_offline_logins() {
     assert_eq!(server.logins_left(), None);
 }
 
+fn client(real: &Real) -> Client {
+    let (url, ca_file) = (real.url(), real.ca_file().display());
+    let settings = format!("[server]\nurl = \"{url}\"\nca-file = \"{ca_file}\"");
+    Client::new(&Settings::parse(&settings).unwrap().server.unwrap(), "test")
+}
+
 /// Without a word of a first factor, what a challenge's answer brings would be a login with the code alone.
 #[test]
 fn pin_less_values_of_a_real_server_are_half_a_credential() {
-    use cache_daemon::server::{Accepted, Answer as Said, Check, Client, Server, Step};
     let (real, _alone) = Real::alone();
     let laptop = Connected::new(real, "offcode", "[offline]\nenabled = true\n");
-    let settings = cache_daemon::settings::Settings::parse(&format!(
-        "[server]\nurl = \"{}\"\nca-file = \"{}\"",
-        real.url(),
-        real.ca_file().display()
-    ));
-    let client = Client::new(&settings.unwrap().server.unwrap(), "test");
+    let client = client(real);
     let check = |password: &str, step: Step<'_>| {
         let password = password.into();
         client.check(&Check { user: "offcode", realm: None, password: &password, step, rhost: "" }).unwrap()
