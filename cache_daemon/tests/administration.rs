@@ -150,7 +150,7 @@ fn a_pin_is_typed_twice_and_never_shown() {
 #[test]
 fn a_removal_is_asked_for() {
     let mut host = Host::new(|command| match command {
-        Command::TokenList { .. } => Answer::Tokens { tokens: vec![token()] },
+        Command::TokenList { .. } => Answer::Tokens { tokens: vec![token()], offline: Vec::new() },
         Command::TokenRemove { serial } if serial == "TOTP0001" => Answer::Done,
         _ => refusal("unexpected"),
     });
@@ -216,7 +216,7 @@ fn root_has_the_daemon_started_for_one_answer() {
 #[test]
 fn lists_are_tables() {
     let mut host = Host::new(|command| match command {
-        Command::TokenList { .. } => Answer::Tokens { tokens: vec![token()] },
+        Command::TokenList { .. } => Answer::Tokens { tokens: vec![token()], offline: Vec::new() },
         Command::CacheList => {
             Answer::Cache { entries: ["user", "absent-user"].map(|kind| entry(kind, "bob")).to_vec() }
         }
@@ -278,7 +278,7 @@ fn a_user_is_added_and_removed_at_once() {
         Command::CacheFlush { user } if user.as_deref() == Some("bob") => {
             Answer::Flushed { known: Some(true) }
         }
-        Command::TokenList { .. } => Answer::Tokens { tokens: vec![token()] },
+        Command::TokenList { .. } => Answer::Tokens { tokens: vec![token()], offline: Vec::new() },
         _ => refusal("unexpected"),
     });
     let done = host.run(&["user", "add", "bob", "--full-name", "Bob Example", "--uid", "5000", "--json"]);

@@ -97,6 +97,7 @@ fn log_in(state: &State, typed: String, rhost: &str) -> Verdict {
         server: None,
         line_server: None,
         clock: &FixedClock::at(NOW),
+        refills: None,
         journal: &Nowhere,
         trusted_terminal: true,
     };

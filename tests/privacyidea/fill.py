@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from privacyidea.app import create_app
 from privacyidea.lib.auth import create_db_admin
 from privacyidea.lib.config import set_privacyidea_config
+from privacyidea.lib.machine import attach_token
 from privacyidea.lib.policy import set_policy
 from privacyidea.lib.realm import set_default_realm, set_realm
 from privacyidea.lib.resolver import save_resolver
@@ -68,6 +69,9 @@ USERS = [
     ("müller", "müller-pin", [spass()]),
     ("named", "named-pin", [spass()]),
     ("audited", "audited-pin", [spass()]),
+    ("offline", "offline-pin", [hotp(0x31)]),
+    ("offgone", "offgone-pin", [hotp(0x32)]),
+    ("offcode", "offcode-pin", [hotp(0x33)]),
     ("passed", "", []),
     ("push", "push-pin", [push()]),
 ]
@@ -111,6 +115,7 @@ def policies():
                realm=REALM, user="push")
     # Phones are told it; ours goes where the server is.
     set_policy("push_url", scope="enrollment", action="push_registration_url=https://pi.example/ttype/push", realm=REALM)
+    set_policy("challenge_offline", scope="authentication", action="challenge_response=hotp", realm=REALM, user="offcode")
     set_policy("name_caseless", scope="authorization", action="add_user_in_response", realm="caseless")
     set_policy("name_named", scope="authorization", action="add_user_in_response", realm=REALM, user="named")
     set_policy("where_named", scope="authorization", action="add_resolver_in_response", realm=REALM, user="named")
@@ -150,6 +155,12 @@ def enrol_phone(parameters, user):
                   "enrollment_credential": credential})
 
 
+def offline():
+    """Values for logins without the server, few and quickly made."""
+    for serial in ("OFFLINE0", "OFFGONE0", "OFFCODE0"):
+        attach_token(serial, "offline", options={"count": "20", "rounds": "1000"})
+
+
 def states():
     set_failcounter("LOCKED0", 10)
     enable_token("DISABLED0", enable=False)
@@ -170,6 +181,7 @@ def main():
             enrol(name, REALM, pin, tokens)
             facts[name] = {"realm": REALM, "uid": 20001 + number, "pin": pin, "tokens": tokens}
         init_token({"type": "spass", "serial": "CASELESS0", "pin": "caseless-pin"}, user=User("carla", "caseless"))
+        offline()
         states()
     # So that a reader (the counters for `otp`) never makes the server wait.
     with sqlite3.connect(HOME / "pi.sqlite") as database:

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use privacyidea_contract::paths;
 use privacyidea_contract::wire::{Lookup, Reply};
 
-use super::{Answer, Command, ServerStatus, Status, tokens};
+use super::{Answer, Command, ServerStatus, Status, offline, tokens};
 use crate::directory::Directory;
 use crate::server::Server;
 use crate::service::clock::{Clock, UnixSeconds};
@@ -101,6 +101,10 @@ fn status(site: &Site<'_>) -> Answer {
         Ok(tokens) => tokens,
         Err(error) => return Answer::Refused { reason: error.to_string() },
     };
+    let offline = match offline::counts(site.state, site.settings, now) {
+        Ok(offline) => offline,
+        Err(error) => return Answer::Refused { reason: error.to_string() },
+    };
     let (resolvers, map) = site.directory.status();
     let server = site.settings.server.as_ref().zip(site.server).map(|(settings, server)| ServerStatus {
         url: settings.url.clone(),
@@ -113,6 +117,7 @@ fn status(site: &Site<'_>) -> Answer {
         resolvers,
         map,
         tokens,
+        offline,
         state_bytes: size(paths::STATE_DATABASE),
         cache_bytes: size(paths::CACHE_DATABASE),
     }))

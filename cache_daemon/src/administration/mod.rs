@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::service::clock::UnixSeconds;
 
 mod execute;
+mod offline;
 pub mod tokens;
 
 pub use execute::{Probe, Site, execute};
@@ -163,8 +164,11 @@ pub enum Answer {
     },
     /// Some tokens, by user and serial.
     Tokens {
-        /// The tokens.
+        /// The tokens that are kept on this host.
         tokens: Vec<TokenRecord>,
+        /// Tokens of the server's with values for logins without it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        offline: Vec<OfflineRecord>,
     },
     /// The cache's entries.
     Cache {
@@ -225,6 +229,32 @@ pub struct TokenRecord {
     /// When it was enrolled.
     pub enrolled: UnixSeconds,
     /// When it last let somebody in.
+    pub last_used: Option<UnixSeconds>,
+}
+
+/// A token of the server's, as far as this host can check it alone; without its values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct OfflineRecord {
+    /// The server's serial.
+    pub serial: String,
+    /// Its user on this host.
+    pub user: String,
+    /// Logins without the server that are left; 0 if the values are too old.
+    pub logins_left: u32,
+    /// Whether the values cover the code without its PIN.
+    pub code_alone: bool,
+    /// Consecutive failures on this host.
+    pub failcount: u32,
+    /// Whether it is locked now.
+    pub locked: bool,
+    /// The end of the lock; none if it is not locked, or until unlocked.
+    pub locked_until: Option<UnixSeconds>,
+    /// When the server last vouched for it.
+    pub fetched: UnixSeconds,
+    /// When its values are too old.
+    pub expires: UnixSeconds,
+    /// When it last let somebody in without the server.
     pub last_used: Option<UnixSeconds>,
 }
 
@@ -290,6 +320,9 @@ pub struct Status {
     pub map: MapStatus,
     /// Local tokens.
     pub tokens: TokenCounts,
+    /// Tokens with offline values.
+    #[serde(default)]
+    pub offline: OfflineCounts,
     /// Size of `state.db` with its log, bytes.
     pub state_bytes: u64,
     /// Size of `cache.db` with its log, bytes.
@@ -350,4 +383,20 @@ pub struct TokenCounts {
     pub locked: u64,
     /// Enrolled, but not yet proven.
     pub inactive: u64,
+}
+
+/// Tokens with offline values, counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct OfflineCounts {
+    /// Whether this host keeps and uses them.
+    pub enabled: bool,
+    /// All.
+    pub tokens: u64,
+    /// Logins without the server that are left, of all together.
+    pub logins_left: u64,
+    /// Of the token that has the fewest.
+    pub fewest: Option<u32>,
+    /// Locked now.
+    pub locked: u64,
 }

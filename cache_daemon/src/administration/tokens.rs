@@ -4,13 +4,13 @@ use data_encoding::BASE32_NOPAD;
 use privacyidea_contract::{Secret, names};
 use zeroize::Zeroizing;
 
-use super::{Algorithm, Answer, Command, Enrolment, TokenCounts, TokenKind, TokenRecord};
+use super::{Algorithm, Answer, Command, Enrolment, TokenCounts, TokenKind, TokenRecord, offline};
 use crate::directory::{Account, Accounts};
 use crate::service::clock::{Clock, UnixSeconds};
 use crate::settings::{Lockout, Settings};
 use crate::store::{State, StoreError};
 use crate::tokens::{
-    CodeHash, Credential, Found, Lock, Otp, PinHash, RecoveryCode, Token, Windows, otpauth_uri,
+    CodeHash, Credential, Failures, Found, Lock, Otp, PinHash, RecoveryCode, Token, Windows, otpauth_uri,
 };
 
 /// Recovery codes of a set.
@@ -160,7 +160,10 @@ impl Desk<'_> {
     }
 
     fn list(&self, user: Option<&str>) -> Done {
-        Ok(Answer::Tokens { tokens: self.records(&self.state.tokens(user)?) })
+        Ok(Answer::Tokens {
+            tokens: self.records(&self.state.tokens(user)?),
+            offline: offline::records(self.state, user, self.settings, self.now)?,
+        })
     }
 
     fn resync(&self, serial: &str, first: &str, second: &str) -> Done {
@@ -184,26 +187,37 @@ impl Desk<'_> {
     }
 
     fn unlock(&self, serial_or_user: &str) -> Done {
-        let (unlocked, waited) = self.state.change(|transaction| {
-            let mut tokens = match transaction.token(serial_or_user)? {
-                Some(token) => vec![token],
-                None => transaction.tokens_of(serial_or_user)?,
+        let (tokens, offline, waited) = self.state.change(|transaction| {
+            let (token, offline) =
+                (transaction.token(serial_or_user)?, transaction.offline_token(serial_or_user)?);
+            let (mut tokens, mut offline): (Vec<_>, Vec<_>) = match (token, offline) {
+                (None, None) => {
+                    (transaction.tokens_of(serial_or_user)?, transaction.offline_tokens_of(serial_or_user)?)
+                }
+                (token, offline) => (token.into_iter().collect(), offline.into_iter().collect()),
             };
             for token in &mut tokens {
                 token.unlock();
                 transaction.put(token)?;
             }
-            let user = tokens.first().map_or(serial_or_user, |token| &token.user);
+            for token in &mut offline {
+                token.failures = Failures::default();
+                transaction.put_offline(token)?;
+            }
+            let owners =
+                tokens.iter().map(|token| &token.user).chain(offline.iter().map(|token| &token.user));
+            let user = owners.map(String::as_str).next().unwrap_or(serial_or_user);
             let waited = transaction.forget_throttles(user)?;
-            Ok((tokens, waited))
+            Ok((tokens, offline, waited))
         })?;
         // Who has no token here may have been slowed down all the same.
-        if unlocked.is_empty() && !waited {
+        if tokens.is_empty() && offline.is_empty() && !waited {
             return Err(refuse(format!(
                 "there is no token {serial_or_user}, and no user of that name has one or is slowed down"
             )));
         }
-        Ok(Answer::Tokens { tokens: self.records(&unlocked) })
+        let offline = offline.iter().map(|token| offline::record(token, self.settings, self.now)).collect();
+        Ok(Answer::Tokens { tokens: self.records(&tokens), offline })
     }
 
     fn set_pin(&self, serial: &str, pin: &str) -> Done {
@@ -218,7 +232,12 @@ impl Desk<'_> {
     }
 
     fn remove(&self, serial: &str) -> Done {
-        match self.state.change(|transaction| transaction.remove(serial))? {
+        // Both, where a serial of the server's is one of ours too: a removed token lets nobody in.
+        let removed = self.state.change(|transaction| {
+            let is_removed = transaction.remove(serial)?;
+            Ok(transaction.remove_offline(serial)? || is_removed)
+        })?;
+        match removed {
             true => Ok(Answer::Done),
             false => Err(no_token(serial)),
         }

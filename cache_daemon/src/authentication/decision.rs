@@ -16,6 +16,8 @@ pub(super) struct Decision {
     token: Option<String>,
     /// Whether the log may name the user.
     user_is_known: bool,
+    /// What the person is told after a grant.
+    reminder: Option<String>,
     /// What a grant hands on to the session: names and values.
     variables: Vec<(String, String)>,
 }
@@ -32,15 +34,19 @@ impl Decision {
         self.verdict
     }
 
-    /// [`record`](Self::record), and hands the variables of a grant on.
+    /// [`record`](Self::record); tells the person what there is to tell, and hands the variables of a grant on.
     pub(super) fn conclude(
         mut self,
         login: &Login,
         host: &Host<'_>,
         conversation: &mut dyn Conversation,
     ) -> Verdict {
-        let variables = std::mem::take(&mut self.variables);
+        let (reminder, variables) = (self.reminder.take(), std::mem::take(&mut self.variables));
         let verdict = self.record(login, host);
+        if let Some(text) = reminder {
+            // Who does not hear it has been let in all the same.
+            let _ = conversation.tell(&text, false);
+        }
         for (name, value) in variables {
             // Whoever has gone does not get the verdict either.
             let Ok(()) = conversation.export(&name, &value) else { break };
@@ -56,6 +62,7 @@ impl Decision {
             method: None,
             token: None,
             user_is_known: true,
+            reminder: None,
             variables: Vec::new(),
         }
     }
@@ -78,6 +85,13 @@ impl Decision {
         let text = format!("granted, token {serial}");
         let granted = Self::new(Verdict::Granted { user: user.to_owned() }, Number::GRANTED_BY_TOKEN, text);
         Self { token: Some(serial.to_owned()), ..granted.by(Method::LocalToken) }
+    }
+
+    pub(super) fn granted_offline(user: &str, serial: &str, left: u32, reminder: Option<String>) -> Self {
+        let text = format!("granted offline, token {serial}, {left} offline logins left");
+        let verdict = Verdict::Granted { user: user.to_owned() };
+        let granted = Self::new(verdict, Number::GRANTED_OFFLINE, text).by(Method::OfflineValue);
+        Self { reminder, token: Some(serial.to_owned()), ..granted }
     }
 
     pub(super) fn granted_by_server(user: &str, serial: Option<&str>) -> Self {
@@ -115,12 +129,7 @@ impl Decision {
         if !subject.is_known() {
             return Self::unknown_user();
         }
-        let failures =
-            refusal.counted.iter().map(|(serial, failures)| format!("{serial} failure {failures}"));
-        let failures = match failures.collect::<Vec<_>>() {
-            counted if counted.is_empty() => String::new(),
-            counted => format!(" ({})", counted.join(", ")),
-        };
+        let failures = failures_of(refusal);
         let refused = match &refusal.found {
             Finding::Wrong => {
                 Self::new(Verdict::Refused, Number::WRONG_CODE, format!("refused, wrong code{failures}"))
@@ -143,6 +152,21 @@ impl Decision {
             }
         };
         refused.by(Method::LocalToken)
+    }
+
+    pub(super) fn offline_value_used(serial: &str, refusal: &Refusal) -> Self {
+        let text =
+            format!("refused, the offline value of token {serial} has been used{}", failures_of(refusal));
+        Self::new(Verdict::Refused, Number::OFFLINE_USED, text).by(Method::OfflineValue)
+    }
+
+    /// Where offline values were compared and the server cannot be asked, they have decided.
+    pub(super) fn unless_offline_values_decide(self, refusal: &Refusal) -> Self {
+        if refusal.offline.is_empty() || self.verdict != Verdict::Unavailable {
+            return self;
+        }
+        let text = format!("refused, no offline value fits{}; {}", failures_of(refusal), self.text);
+        Self::new(Verdict::Refused, Number::OFFLINE_MISSED, text).by(Method::OfflineValue)
     }
 
     pub(super) fn unknown_user() -> Self {
@@ -286,6 +310,14 @@ impl Decision {
         }
     }
 
+    /// Adds what was done beside the decision.
+    pub(super) fn noting(mut self, beside: Option<String>) -> Self {
+        if let Some(note) = beside {
+            self.text = format!("{} ({note})", self.text);
+        }
+        self
+    }
+
     /// Adds what went wrong beside the decision.
     pub(super) fn despite(mut self, beside: Result<(), StoreError>) -> Self {
         if let Err(error) = beside {
@@ -293,6 +325,13 @@ impl Decision {
         }
         self
     }
+}
+
+/// ` (TOTP0001 failure 3)`; empty if nothing was counted.
+fn failures_of(refusal: &Refusal) -> String {
+    let counted = refusal.counted.iter().chain(&refusal.offline);
+    let failures: Vec<_> = counted.map(|(serial, failures)| format!("{serial} failure {failures}")).collect();
+    if failures.is_empty() { String::new() } else { format!(" ({})", failures.join(", ")) }
 }
 
 /// Writes down something beside the decision.

@@ -37,6 +37,8 @@ pub struct Event {
 pub enum Method {
     /// The tokens of this host.
     LocalToken,
+    /// What a server handed out for logins without it.
+    OfflineValue,
     /// The server.
     Server,
 }
@@ -47,6 +49,7 @@ impl Method {
     pub fn word(self) -> &'static str {
         match self {
             Self::LocalToken => "local-token",
+            Self::OfflineValue => "offline-value",
             Self::Server => "server",
         }
     }

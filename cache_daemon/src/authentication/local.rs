@@ -9,7 +9,7 @@ use super::{Host, Origin, Subject, throttle};
 use crate::service::clock::UnixSeconds;
 use crate::settings::Lockout;
 use crate::store::{StoreError, Throttle, Transaction};
-use crate::tokens::{Found, Lock, Token, Windows};
+use crate::tokens::{Failures, Found, Lock, Token, Windows};
 
 /// What the tokens say.
 pub(super) enum Local {
@@ -27,10 +27,24 @@ pub(super) enum Local {
 pub(super) struct Refusal {
     /// The tokens whose failcount went up, and how far.
     pub(super) counted: Vec<(String, u32)>,
+    /// The same for the server's tokens with offline values.
+    pub(super) offline: Vec<(String, u32)>,
     /// What the throttle remembers because of it; none: it was not counted there.
     throttled: Option<Throttle>,
     /// The most telling thing that was found.
     pub(super) found: Finding,
+}
+
+impl Refusal {
+    /// Before anything is counted, of a user without a token.
+    pub(super) fn of_nobody() -> Self {
+        Self { counted: Vec::new(), offline: Vec::new(), throttled: None, found: Finding::NoToken }
+    }
+
+    /// With the failures of offline tokens.
+    pub(super) fn with_offline(self, counted: Vec<(String, u32)>) -> Self {
+        Self { offline: counted, ..self }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +88,13 @@ pub(super) fn check(
 /// The server accepted what the tokens refused: there was no failure.
 pub(super) fn forget(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {
     host.state.change_without_waiting(|transaction| {
-        for (serial, _) in &refusal.counted {
-            if let Some(mut token) = transaction.token(serial)? {
-                token.failcount = token.failcount.saturating_sub(1);
-                transaction.put(&token)?;
+        for (serial, _) in &refusal.offline {
+            if let Some(mut token) = transaction.offline_token(serial)? {
+                token.failures.count = token.failures.count.saturating_sub(1);
+                transaction.put_offline(&token)?;
             }
         }
-        transaction.set_throttle(subject.name, subject.rhost, None)
+        forget_in(transaction, subject, refusal)
     })
 }
 
@@ -93,10 +107,26 @@ pub(super) fn count(subject: &Subject<'_>, host: &Host<'_>) -> Result<(), StoreE
     })
 }
 
-/// Nobody has looked at the answer: an outage slows nobody down. But where local tokens have looked at it, it was a
-/// guess at them.
+/// The same where somebody else has a transaction under way, and knows better about offline tokens.
+pub(super) fn forget_in(
+    transaction: &Transaction<'_>,
+    subject: &Subject<'_>,
+    refusal: &Refusal,
+) -> Result<(), StoreError> {
+    for (serial, _) in &refusal.counted {
+        if let Some(mut token) = transaction.token(serial)? {
+            token.failcount = token.failcount.saturating_sub(1);
+            transaction.put(&token)?;
+        }
+    }
+    transaction.set_throttle(subject.name, subject.rhost, None)
+}
+
+/// Nobody has looked at the answer: an outage slows nobody down. But where local tokens or offline values have looked at
+/// it, it was a guess at them.
 pub(super) fn excuse(subject: &Subject<'_>, host: &Host<'_>, refusal: &Refusal) -> Result<(), StoreError> {
-    let Some(counted) = refusal.throttled.filter(|_| refusal.counted.is_empty()) else { return Ok(()) };
+    let nobody = refusal.counted.is_empty() && refusal.offline.is_empty();
+    let Some(counted) = refusal.throttled.filter(|_| nobody) else { return Ok(()) };
     host.state.change_without_waiting(|transaction| {
         let before = transaction.throttle(subject.name, subject.rhost)?;
         let after = throttle::without_failure(before, counted);
@@ -113,10 +143,10 @@ pub(super) fn lock(
     let now = host.clock.now();
     let lockout = &host.settings.lockout;
     if !tokens.iter().any(|token| token.failed_after(now)) {
-        return Ok(lock_of_all(tokens.iter(), lockout, now));
+        return Ok(lock_of_active(tokens, lockout, now));
     }
     host.state.change(|transaction| {
-        Ok(lock_of_all(tokens_in_our_time(transaction, subject, now)?.iter(), lockout, now))
+        Ok(lock_of_active(&tokens_in_our_time(transaction, subject, now)?, lockout, now))
     })
 }
 
@@ -136,16 +166,16 @@ fn tokens_in_our_time(
     Ok(tokens)
 }
 
+fn lock_of_active(tokens: &[Token], lockout: &Lockout, now: UnixSeconds) -> Option<Option<UnixSeconds>> {
+    lock_of_all(tokens.iter().filter(|token| token.active).map(|token| token.lock(lockout, now)))
+}
+
 /// If every active token is locked: until when the first of them is (none: until unlocked). A user without an active
 /// token is not locked.
-fn lock_of_all<'a>(
-    tokens: impl Iterator<Item = &'a Token>,
-    lockout: &Lockout,
-    now: UnixSeconds,
-) -> Option<Option<UnixSeconds>> {
+pub(super) fn lock_of_all(locks: impl Iterator<Item = Lock>) -> Option<Option<UnixSeconds>> {
     let mut locked = None;
-    for token in tokens.filter(|token| token.active) {
-        let until = match token.lock(lockout, now) {
+    for lock in locks {
+        let until = match lock {
             Lock::Open => return None,
             Lock::Until(until) => Some(until),
             Lock::UntilUnlocked => None,
@@ -203,7 +233,7 @@ impl Attempt<'_> {
             if let Some(until) = wait {
                 return Ok(Local::Throttled { until });
             }
-            if let Some(until) = lock_of_all(tokens.iter(), lockout, self.now) {
+            if let Some(until) = lock_of_active(&tokens, lockout, self.now) {
                 return Ok(Local::Locked { until });
             }
         }
@@ -290,6 +320,12 @@ impl Attempt<'_> {
             }
             self.transaction.put(token)?;
         }
+        if self.host.settings.lockout.reset_all_user_tokens {
+            for mut token in self.transaction.offline_tokens_of(self.subject.name)? {
+                token.failures = Failures::default();
+                self.transaction.put_offline(&token)?;
+            }
+        }
         self.transaction.set_throttle(self.subject.name, self.subject.rhost, None)
     }
 
@@ -302,7 +338,7 @@ impl Attempt<'_> {
         found: Finding,
     ) -> Result<Refusal, StoreError> {
         let lockout = &self.host.settings.lockout;
-        let mut refusal = Refusal { counted: Vec::new(), throttled: None, found };
+        let mut refusal = Refusal { found, ..Refusal::of_nobody() };
         let counts = self.counts_for(tokens);
         if counts {
             let by_pin =

@@ -9,15 +9,17 @@ use privacyidea_contract::wire::{FirstStep, Login, Verdict};
 
 use crate::directory::Accounts;
 use crate::server::Server;
-use crate::service::clock::Clock;
+use crate::service::clock::{Clock, UnixSeconds};
 use crate::settings::{self, Settings};
-use crate::store::State;
+use crate::store::{State, StoreError};
+use crate::tokens::Token;
 
 mod decision;
 mod event;
 mod identity;
 mod local;
 mod number;
+mod offline;
 mod remote;
 mod steps;
 mod subject;
@@ -26,7 +28,9 @@ mod throttle;
 use decision::Decision;
 pub use event::{Event, Journal, Method};
 pub use identity::{ignore_line, refuse_line};
-use local::Local;
+use local::{Local, Refusal};
+use offline::Offline;
+pub use offline::Refills;
 use steps::Talk;
 use subject::{Scope, Subject};
 
@@ -75,6 +79,8 @@ pub struct Host<'a> {
     pub line_server: Option<&'a settings::Server>,
     /// The time of day.
     pub clock: &'a dyn Clock,
+    /// Who gets new offline values; none: nobody (`--once` has no time after a login).
+    pub refills: Option<&'a dyn Refills>,
     /// Where decisions are written down.
     pub journal: &'a dyn Journal,
     /// Whether the login's tty and rhost come from root; only then can it be the local console.
@@ -88,7 +94,8 @@ impl Host<'_> {
     }
 }
 
-/// Authenticates: a code from the person, checked against the local tokens, then against the server.
+/// Authenticates: a code from the person, checked against the local tokens, then against offline values, then by the
+/// server.
 pub fn run(login: &Login, host: &Host<'_>, conversation: &mut dyn Conversation) -> Verdict {
     let subject = Subject::of(login, host);
     identity::announce(&subject, login, host);
@@ -163,8 +170,9 @@ fn begin_without_a_password(
     let of_the_line = login.overrides.first_step == Some(FirstStep::EmptyPassword);
     let subject = subject.as_ref().ok().filter(|_| of_the_line || host.settings.challenge.begin_at_server)?;
     let server = host.server.filter(|_| subject.may_be_asked_of_the_server(host))?;
-    // Who has a token here types its code.
-    let has_none = host.state.tokens(Some(subject.name)).is_ok_and(|tokens| tokens.is_empty());
+    // Who has a token here types its code, and so does who has offline values: there the server is behind.
+    let has_none = host.state.tokens(Some(subject.name)).is_ok_and(|tokens| tokens.is_empty())
+        && host.state.offline_tokens(Some(subject.name), 0).is_ok_and(|tokens| tokens.is_empty());
     let talk = talk(login, host, conversation).filter(|_| has_none)?;
     // Counted, or whoever knows a name could make a telephone ring all night.
     match local::check(subject, host, &Secret::from(""), Origin::Prompt) {
@@ -207,7 +215,7 @@ fn decide(
     decision
 }
 
-/// Throttle, lock, local tokens, server; says too whether a PIN was hashed.
+/// Throttle, lock, local tokens, offline values, server; says too whether a PIN was hashed.
 fn look_at(
     subject: &Subject<'_>,
     host: &Host<'_>,
@@ -223,12 +231,36 @@ fn look_at(
         Local::Granted { serial } => Decision::granted_by_token(subject.name, &serial),
         Local::Throttled { until } => Decision::throttled(subject, until),
         Local::Locked { until } => Decision::locked(until),
-        Local::Refused(refusal) => match host.server.filter(|_| subject.may_be_asked_of_the_server(host)) {
-            Some(server) => remote::check(server, subject, host, answer, &refusal, talk),
-            None => Decision::refused_by_tokens(subject, &refusal),
-        },
+        Local::Refused(refusal) => look_further(subject, host, answer, refusal, talk),
     };
     (decision, hashed)
+}
+
+/// Offline values, then the server, about what local tokens have refused.
+fn look_further(
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    answer: &Secret,
+    refusal: Refusal,
+    talk: Option<Talk<'_>>,
+) -> Decision {
+    let refusal = match offline::check(subject, host, answer, refusal) {
+        Ok(Offline::Nothing(refusal) | Offline::Missed(refusal)) => refusal,
+        Ok(Offline::Granted { serial, left }) => {
+            let reminder = offline::reminder(left, host.settings.offline.warn_below);
+            return Decision::granted_offline(subject.name, &serial, left, reminder);
+        }
+        Ok(Offline::Locked { until }) => return Decision::locked(until),
+        Ok(Offline::UsedBefore { serial, refusal }) => {
+            return Decision::offline_value_used(&serial, &refusal);
+        }
+        Err(error) => return Decision::store_failed(&error),
+    };
+    match host.server.filter(|_| subject.may_be_asked_of_the_server(host)) {
+        Some(server) => remote::check(server, subject, host, answer, &refusal, talk)
+            .unless_offline_values_decide(&refusal),
+        None => Decision::refused_by_tokens(subject, &refusal),
+    }
 }
 
 fn access(subject: &Subject<'_>, host: &Host<'_>) -> Decision {
@@ -243,11 +275,23 @@ fn access(subject: &Subject<'_>, host: &Host<'_>) -> Decision {
         Scope::Local | Scope::OtherSource if !has_token && !subject.may_be_asked_of_the_server(host) => {
             Decision::out_of_scope()
         }
-        Scope::Local | Scope::OtherSource | Scope::Resolver => match local::lock(subject, host, &tokens) {
+        Scope::Local | Scope::OtherSource | Scope::Resolver => match lock(subject, host, &tokens) {
             Ok(Some(until)) if !subject.on_the_console => Decision::locked(until),
             Ok(_) => Decision::known(subject.name),
             Err(error) => Decision::store_failed(&error),
         },
+    }
+}
+
+fn lock(
+    subject: &Subject<'_>,
+    host: &Host<'_>,
+    tokens: &[Token],
+) -> Result<Option<Option<UnixSeconds>>, StoreError> {
+    if tokens.iter().any(|token| token.active) {
+        local::lock(subject, host, tokens)
+    } else {
+        offline::lock(subject, host)
     }
 }
 

@@ -3,6 +3,7 @@
 use privacyidea_contract::Secret;
 
 use super::local::{self, Refusal};
+use super::offline::Typed;
 use super::steps::{Steps, Talk};
 use super::{Decision, Host, Subject};
 use crate::server::{Answer, Failure, Server, Step};
@@ -17,7 +18,7 @@ pub(super) fn check(
 ) -> Decision {
     let steps = Steps { server, subject, host, refusal };
     match server.check(&steps.question(answer, Step::First)) {
-        Ok(Answer::Accepted(accepted)) => steps.accept(&accepted),
+        Ok(Answer::Accepted(accepted)) => steps.accept(&accepted, Typed::Password),
         Ok(Answer::Rejected { reason }) => Decision::refused_by_server(&reason),
         Ok(Answer::UnknownUser) => Decision::unknown_to_the_server(),
         // From here on the failure stays counted until the last step is done; or who knows a PIN could make a telephone
@@ -42,7 +43,7 @@ pub(super) fn begin(
     match server.check(&steps.question(&Secret::from(""), Step::First)) {
         Ok(Answer::Challenged(challenged)) => Some(steps.run(challenged, talk)),
         // A token without a PIN, or a policy that lets in who has no token.
-        Ok(Answer::Accepted(accepted)) => Some(steps.accept(&accepted)),
+        Ok(Answer::Accepted(accepted)) => Some(steps.accept(&accepted, Typed::Password)),
         Ok(Answer::Rejected { .. } | Answer::UnknownUser) | Err(_) => {
             match local::excuse(subject, host, refusal) {
                 Ok(()) => None,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use privacyidea_contract::Secret;
 
 use super::local::{self, Refusal};
+use super::offline::{self, Typed};
 use super::remote::undecided;
 use super::{Conversation, ConversationEnded, Decision, Host, Subject, identity};
 use crate::qr;
@@ -59,7 +60,7 @@ impl Steps<'_> {
     pub(super) fn run(&self, mut challenged: Challenged, mut talk: Talk<'_>) -> Decision {
         for _ in 0..ROUNDS {
             match self.one(&challenged, &mut talk) {
-                Ended::Accepted(accepted) => return self.accept(&accepted),
+                Ended::Accepted(accepted) => return self.accept(&accepted, Typed::CodeAlone),
                 Ended::Challenged(next) => challenged = next,
                 Ended::Decided(decision) => return decision,
             }
@@ -80,11 +81,11 @@ impl Steps<'_> {
 
     /// The end of a login that the server accepts. If the failcount cannot be set back, it stands all the same: the server
     /// has consumed the code.
-    pub(super) fn accept(&self, accepted: &Accepted) -> Decision {
+    pub(super) fn accept(&self, accepted: &Accepted, typed: Typed) -> Decision {
         match identity::accept(self.subject, self.host, accepted) {
-            granted if granted.is_granted() => {
-                granted.despite(local::forget(self.subject, self.host, self.refusal))
-            }
+            granted if granted.is_granted() => granted
+                .noting(offline::keep(self.subject, self.host, accepted, typed))
+                .despite(local::forget(self.subject, self.host, self.refusal)),
             refused => refused,
         }
     }

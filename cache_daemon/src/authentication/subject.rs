@@ -31,6 +31,8 @@ pub(super) struct Subject<'a> {
     /// PAM_RHOST where it can be believed: told to the server, and guesses are slowed down per user and source.
     pub(super) rhost: &'a str,
     pub(super) on_the_console: bool,
+    /// Whether another factor was checked before ours, as the settings say of this service.
+    pub(super) has_first_factor: bool,
 }
 
 impl<'a> Subject<'a> {
@@ -55,7 +57,11 @@ impl<'a> Subject<'a> {
         // dialout) can call them on it from afar, as often as they like.
         let on_the_console =
             host.trusted_terminal && login.service == "login" && rhost.is_empty() && is_console(&login.tty);
-        Ok(Self { name: &login.user, scope, asked: Asked::of(login, host), rhost, on_the_console })
+        // A caller that is not root could name any service.
+        let has_first_factor =
+            host.trusted_terminal && host.settings.offline.second_factor_services.contains(&login.service);
+        let asked = Asked::of(login, host);
+        Ok(Self { name: &login.user, scope, asked, rhost, on_the_console, has_first_factor })
     }
 
     pub(super) fn is_known(&self) -> bool {

@@ -21,6 +21,7 @@ mod cost;
 mod first_pass;
 mod identity;
 mod lockout;
+mod offline;
 mod remote;
 mod replay;
 mod steps;
@@ -85,6 +86,7 @@ impl Rig {
             accounts: &Known,
             server: self.server.as_ref().map(|server| server as &dyn Server),
             clock: &self.clock,
+            refills: None,
             journal: self,
             trusted_terminal: self.trusted_terminal,
             line_server: self.line_server.as_ref(),

@@ -64,7 +64,8 @@ pub(super) enum Command {
     #[command(
         subcommand,
         long_about = "Tokens that are kept and checked on this host, with or without a server.\n\n\
-        A user may have several; each of them lets in. Root only."
+        A user may have several; each of them lets in. Among them are the server's tokens with values for logins without \
+        it (type `offline`); they can be listed, shown, unlocked and removed. Root only."
     )]
     Token(TokenCommand),
     /// Users of the users file

@@ -18,6 +18,7 @@ mod failure;
 mod hints;
 mod host;
 mod log;
+mod offline;
 mod session;
 mod status;
 mod style;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::daemon::{Answered, other_version};
 use super::failure::Failure;
 use super::host;
+use super::offline;
 use super::session::Session;
 use super::style::{Style, count, printable, size};
 use super::times::Times;
@@ -59,6 +60,7 @@ impl Report {
         }
         lines.push(self.line("map", self.map(status)));
         lines.push(self.line("tokens", self.tokens(status)));
+        lines.extend(offline::status(&status.offline, self.style).map(|text| self.line("offline", text)));
         let databases =
             format!("state.db {}, cache.db {}", size(status.state_bytes), size(status.cache_bytes));
         lines.push(self.line("databases", databases));
@@ -190,7 +192,7 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::*;
-    use crate::administration::{MapStatus, ServerStatus, TokenCounts};
+    use crate::administration::{MapStatus, OfflineCounts, ServerStatus, TokenCounts};
 
     const NOW: u64 = 1_700_000_000;
 
@@ -219,6 +221,7 @@ mod tests {
             }],
             map: MapStatus { built: Some(NOW - 5), users: 0, groups: 0, bytes: 4096 },
             tokens: TokenCounts::default(),
+            offline: OfflineCounts::default(),
             state_bytes: 40_960,
             cache_bytes: 24_576,
         }

@@ -5,10 +5,11 @@ use super::arguments::token::{Remove, SetPin};
 use super::daemon::other_version;
 use super::enrolment;
 use super::failure::Failure;
+use super::offline;
 use super::session::Session;
 use super::style::{Style, count, printable, table};
 use super::times::Times;
-use crate::administration::{Algorithm, Answer, Command, PinPosition, TokenKind, TokenRecord};
+use crate::administration::{Algorithm, Answer, Command, OfflineRecord, PinPosition, TokenKind, TokenRecord};
 
 /// Carries a command out.
 pub(super) fn run(command: &TokenCommand, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
@@ -24,10 +25,20 @@ pub(super) fn run(command: &TokenCommand, json: bool, session: &mut Session<'_>)
     }
 }
 
-/// The tokens of `user`, or all.
-pub(super) fn tokens(user: Option<&str>, session: &Session<'_>) -> Result<Vec<TokenRecord>, Failure> {
+/// The serials of all tokens of `user`.
+pub(super) fn serials(user: &str, session: &Session<'_>) -> Result<Vec<String>, Failure> {
+    let (tokens, offline) = tokens(Some(user), session)?;
+    let tokens = tokens.into_iter().map(|token| token.serial);
+    Ok(tokens.chain(offline.into_iter().map(|token| token.serial)).collect())
+}
+
+/// The tokens of `user`, or all: those of this host, and those with offline values.
+fn tokens(
+    user: Option<&str>,
+    session: &Session<'_>,
+) -> Result<(Vec<TokenRecord>, Vec<OfflineRecord>), Failure> {
     match session.daemon.ask(&Command::TokenList { user: user.map(str::to_owned) })? {
-        Answer::Tokens { tokens } => Ok(tokens),
+        Answer::Tokens { tokens, offline } => Ok((tokens, offline)),
         _ => Err(other_version()),
     }
 }
@@ -95,12 +106,13 @@ fn change(
 fn unlock(serial_or_user: &str, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
     let command = Command::TokenUnlock { serial_or_user: serial_or_user.to_owned() };
     let answer = session.daemon.ask(&command)?;
-    let Answer::Tokens { tokens } = &answer else { return Err(other_version()) };
+    let Answer::Tokens { tokens, offline } = &answer else { return Err(other_version()) };
     if json {
         return session.say_json(&answer);
     }
-    for token in tokens {
-        session.say(printable(&format!("{} of {} is not locked, no failures.", token.serial, token.user)))?;
+    let unlocked = tokens.iter().map(|token| (&token.serial, &token.user));
+    for (serial, user) in unlocked.chain(offline.iter().map(|token| (&token.serial, &token.user))) {
+        session.say(printable(&format!("{serial} of {user} is not locked, no failures.")))?;
     }
     if tokens.is_empty() {
         session.say(printable(&format!("{serial_or_user} does not have to wait any more.")))?;
@@ -111,21 +123,27 @@ fn unlock(serial_or_user: &str, json: bool, session: &mut Session<'_>) -> Result
 fn remove(arguments: &Remove, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
     let serial = &arguments.serial;
     if !arguments.yes {
-        let token = find(serial, session)?;
-        let description = described(&token);
-        let question = printable(&format!("Remove {serial} of {}{description} for ever?", token.user));
-        session.confirm(&question, false, json)?;
+        let question = match find(serial, session)? {
+            Either::Local(token) => {
+                format!("Remove {serial} of {}{} for ever?", token.user, described(&token))
+            }
+            Either::Offline(token) => {
+                let left = count(token.logins_left.into(), "offline login", "offline logins");
+                format!("Remove {serial} of {} from this host, with its {left}?", token.user)
+            }
+        };
+        session.confirm(&printable(&question), false, json)?;
     }
     let answer = session.daemon.ask(&Command::TokenRemove { serial: serial.clone() })?;
     if json { session.say_json(&answer) } else { session.say(printable(&format!("{serial} is removed."))) }
 }
 
 fn list(user: Option<&str>, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
-    let tokens = tokens(user, session)?;
+    let (tokens, offline) = tokens(user, session)?;
     if json {
-        return session.say_json(&Answer::Tokens { tokens });
+        return session.say_json(&Answer::Tokens { tokens, offline });
     }
-    if tokens.is_empty() {
+    if tokens.is_empty() && offline.is_empty() {
         let whose = user.map_or_else(String::new, |user| format!(" of {user}"));
         let next = format!("privacyidea-host token enrol {}", user.unwrap_or("USER"));
         return session.say(printable(&format!("There are no tokens{whose}. Make one: {next}")));
@@ -143,6 +161,7 @@ fn list(user: Option<&str>, json: bool, session: &mut Session<'_>) -> Result<(),
                 token.description.clone(),
             ]
         })
+        .chain(offline.iter().map(|token| offline::row(token, &times)))
         .collect();
     let heading = ["SERIAL", "USER", "TYPE", "STATE", "LAST USE", "DESCRIPTION"];
     for line in table(heading, &rows, session.style()) {
@@ -170,15 +189,22 @@ fn state(token: &TokenRecord, times: &Times) -> String {
 }
 
 fn show(serial: &str, json: bool, session: &mut Session<'_>) -> Result<(), Failure> {
-    let token = find(serial, session)?;
+    let found = find(serial, session)?;
     if json {
-        return session.say_json(&Answer::Token { token });
+        return session.say_json(&match found {
+            Either::Local(token) => Answer::Token { token },
+            Either::Offline(token) => Answer::Tokens { tokens: Vec::new(), offline: vec![token] },
+        });
     }
     let (style, times) = (session.style(), session.times());
-    for (name, value) in facts(&token, &times) {
+    let (facts, advice) = match &found {
+        Either::Local(token) => (facts(token, &times), advice(token, style)),
+        Either::Offline(token) => (offline::facts(token, &times), None),
+    };
+    for (name, value) in facts {
         session.say(format!("{}  {}", style.heading(&format!("{name:<11}")), printable(&value)))?;
     }
-    if let Some(line) = advice(&token, style) {
+    if let Some(line) = advice {
         session.say(line)?;
     }
     Ok(())
@@ -230,9 +256,18 @@ fn advice(token: &TokenRecord, style: Style) -> Option<String> {
     })
 }
 
-fn find(serial: &str, session: &Session<'_>) -> Result<TokenRecord, Failure> {
-    let wanted = |token: &TokenRecord| token.serial.eq_ignore_ascii_case(serial);
-    tokens(None, session)?.into_iter().find(wanted).ok_or_else(|| {
+/// A token of this host, or one of the server's with offline values.
+enum Either {
+    Local(TokenRecord),
+    Offline(OfflineRecord),
+}
+
+fn find(serial: &str, session: &Session<'_>) -> Result<Either, Failure> {
+    let (tokens, offline) = tokens(None, session)?;
+    let is_wanted = |found: &str| found.eq_ignore_ascii_case(serial);
+    let token = tokens.into_iter().find(|token| is_wanted(&token.serial)).map(Either::Local);
+    let offline = || offline.into_iter().find(|token| is_wanted(&token.serial)).map(Either::Offline);
+    token.or_else(offline).ok_or_else(|| {
         Failure::Refused(printable(&format!(
             "There is no token {serial}; `privacyidea-host token list` has them all."
         )))

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::session::Session;
 use super::style::{printable, table};
 use super::{cache, token};
-use crate::administration::{Answer, CacheRecord, Command, TokenRecord};
+use crate::administration::{Answer, CacheRecord, Command};
 use crate::directory::users_file::{self, Neighbour, NewUser};
 use crate::settings::{ResolverKind, Settings};
 
@@ -62,23 +62,23 @@ fn add(arguments: &UserAdd, json: bool, session: &mut Session<'_>) -> Result<(),
     let local = &session.daemon.local;
     let user = users_file::add(&files.passwd, &files.group, &files.others, local, &request, files.first_id)
         .map_err(|error| refused(&error))?;
-    let tokens = after_change(&user.name, session);
+    let serials = after_change(&user.name, session);
     if json {
         let user = json!({
             "name": user.name, "uid": user.uid, "gid": user.gid, "full-name": user.gecos, "home": user.home,
             "shell": user.shell,
         });
-        return session.say_json(&json!({ "answer": "user", "user": user, "tokens": serials(&tokens) }));
+        return session.say_json(&json!({ "answer": "user", "user": user, "tokens": serials }));
     }
     let name = &user.name;
     session.say(format!("{name} is added: uid {}, gid {}, {}.", user.uid, user.gid, user.home))?;
-    if tokens.is_empty() {
+    if serials.is_empty() {
         return session.say(format!("A token lets {name} in: privacyidea-host token enrol {name}"));
     }
     session.note(format!(
         "{name} has tokens from before: {}. If this is another person, remove them with `privacyidea-host token \
          remove`.",
-        serials(&tokens).join(", ")
+        serials.join(", ")
     ));
     Ok(())
 }
@@ -89,18 +89,18 @@ fn remove(arguments: &UserRemove, json: bool, session: &mut Session<'_>) -> Resu
     session.confirm(&format!("Remove {name} from {}?", files.passwd.display()), arguments.yes, json)?;
     let user =
         users_file::remove(&files.passwd, &files.group, &arguments.name).map_err(|error| refused(&error))?;
-    let tokens = after_change(&user.name, session);
+    let serials = after_change(&user.name, session);
     if json {
         return session.say_json(
-            &json!({ "answer": "removed", "user": { "name": user.name, "uid": user.uid }, "tokens": serials(&tokens) }),
+            &json!({ "answer": "removed", "user": { "name": user.name, "uid": user.uid }, "tokens": serials }),
         );
     }
     session.say(format!("{name} is removed; {} stays where it is.", printable(&user.home)))?;
-    if !tokens.is_empty() {
+    if !serials.is_empty() {
         session.note(format!(
             "Tokens of {name} are left and would let in whoever gets this name later: {}. Remove them with \
              `privacyidea-host token remove`.",
-            serials(&tokens).join(", ")
+            serials.join(", ")
         ));
     }
     Ok(())
@@ -119,21 +119,17 @@ fn refused(error: &users_file::UsersFileError) -> Failure {
 
 /// Lets the change show at once. The files are changed by now, so what goes wrong here is only said. Returns the
 /// tokens of that name.
-fn after_change(user: &str, session: &mut Session<'_>) -> Vec<TokenRecord> {
+fn after_change(user: &str, session: &mut Session<'_>) -> Vec<String> {
     let flush = Command::CacheFlush { user: Some(user.to_owned()) };
-    let done = session.daemon.ask(&flush).and_then(|_| token::tokens(Some(user), session));
+    let done = session.daemon.ask(&flush).and_then(|_| token::serials(user, session));
     match done {
-        Ok(tokens) => tokens,
+        Ok(serials) => serials.iter().map(|serial| printable(serial)).collect(),
         Err(failure) => {
             let why = failure.sentence().unwrap_or_default();
             session.note(format!("The file is changed, but programs see it only after a while: {why}"));
             Vec::new()
         }
     }
-}
-
-fn serials(tokens: &[TokenRecord]) -> Vec<String> {
-    tokens.iter().map(|token| printable(&token.serial)).collect()
 }
 
 fn list(json: bool, session: &mut Session<'_>) -> Result<(), Failure> {

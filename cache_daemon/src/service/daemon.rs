@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use super::clock::{Clock, SystemClock};
 use super::endpoints::{self, AuthSocket, LookupSocket};
 use super::journal::Log;
+use super::refiller::Refiller;
 use super::refresher::Refresher;
 use super::room::{FIRST_REQUEST, Room};
 use super::scope::{Scope, ScopeError};
@@ -162,6 +163,7 @@ impl Running {
         };
         let serve_auth = Box::new(AuthSocket(Arc::clone(&scope)));
         let auth = workers("auth", AUTH_THREADS, Room::new(listener)?, serve_auth)?;
+        Refiller::start(Arc::clone(&scope))?;
         Refresher::start(Arc::clone(&scope))?.wait_for_first(FIRST_MAP);
         let (listener, published) =
             sockets::publish(Path::new(paths::LOOKUP_SOCKET)).map_err(DaemonError::Socket)?;
@@ -201,7 +203,9 @@ impl Running {
         self.scope.stop.raise();
         // Deciding what was already answered takes a moment more than waiting for the answer.
         let deadline = Instant::now() + GRACE + Duration::from_secs(2);
-        let is_complete = self.auth.ended_before(deadline) && self.lookup.ended_before(deadline);
+        let is_complete = self.auth.ended_before(deadline)
+            && self.lookup.ended_before(deadline)
+            && self.scope.refiller.is_idle_before(deadline);
         let text = if is_complete { "ended" } else { "ended, though some requests were not answered" };
         self.scope.log.info(text);
         drop(self.lock);

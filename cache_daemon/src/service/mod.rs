@@ -13,6 +13,7 @@ mod identity;
 mod journal;
 mod line_servers;
 mod once;
+mod refiller;
 mod refresher;
 mod room;
 mod scope;

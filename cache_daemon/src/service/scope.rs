@@ -12,11 +12,12 @@ use super::conversation::Turns;
 use super::daily_copy;
 use super::journal::{AuthenticationJournal, Log, SYSLOG_SOCKET};
 use super::line_servers::{LineServer, LineServers};
+use super::refiller::Refiller;
 use super::room::Attendance;
 use super::stop::Stop;
 use super::wake::{Reason, Wake};
 use crate::administration::{Answer, Command, Probe, Site, execute};
-use crate::authentication::Host;
+use crate::authentication::{Host, Refills};
 use crate::directory::{Directory, DirectoryError, LocalFiles};
 use crate::server::{Client, Server, computer_name};
 use crate::settings::{self, Settings, SettingsError};
@@ -90,6 +91,8 @@ pub(super) struct Scope {
     pub(super) attendance: Attendance,
     /// For the refresher.
     pub(super) wake: Arc<Wake>,
+    /// Where new offline values are asked for.
+    pub(super) refiller: Refiller,
     /// None: `--once`.
     running_since: Option<UnixSeconds>,
     probe: Probe,
@@ -120,6 +123,7 @@ impl Scope {
             turns: Turns::new(TURNS),
             attendance: Attendance::default(),
             wake,
+            refiller: Refiller::default(),
             running_since,
             probe: Probe::default(),
             configured: RwLock::new(Arc::new(configured)),
@@ -178,6 +182,8 @@ impl Scope {
             server: line.map_or_else(|| configured.server(), |line| Some(&*line.client)),
             line_server: line.map(|line| &line.settings),
             clock: &self.clock,
+            // A --once ends with its login.
+            refills: self.running_since.map(|_| &self.refiller as &dyn Refills),
             journal: &self.journal,
             trusted_terminal: is_root,
         }
@@ -208,7 +214,7 @@ impl Configured {
         Ok(configured)
     }
 
-    fn server(&self) -> Option<&dyn Server> {
+    pub(super) fn server(&self) -> Option<&dyn Server> {
         self.server.as_ref().map(|server| server as &dyn Server)
     }
 

@@ -38,6 +38,8 @@ pub struct Settings {
     pub lockout: Lockout,
     /// `[tokens]`
     pub tokens: Tokens,
+    /// `[offline]`
+    pub offline: Offline,
     /// `[[resolver]]`; empty in the file means the embedded `files` resolver.
     #[serde(rename = "resolver")]
     pub resolvers: Resolvers,
@@ -139,6 +141,29 @@ pub struct Tokens {
     pub resync_window: u32,
     /// Whether two consecutive values at two consecutive logins resynchronise a token.
     pub auto_resync: bool,
+}
+
+/// Logins without the server, by values that it has handed out.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Offline {
+    /// Whether this host keeps what the server hands out. One HOTP token serves one host, so not by default.
+    pub enabled: bool,
+    /// Values that an answer is compared with, from the lowest on.
+    #[serde(deserialize_with = "values::whole::<1, 100, _>")]
+    pub window: u32,
+    /// New values are asked for after a login that leaves fewer than so many.
+    #[serde(deserialize_with = "values::whole::<0, 1000, _>")]
+    pub refill_below: u32,
+    /// How long values are good after the server has last vouched for their token.
+    #[serde(deserialize_with = "values::time::<3600, { 365 * values::DAY }, _>")]
+    pub maximum_age: Duration,
+    /// A login that leaves fewer than so many says so to the person.
+    #[serde(deserialize_with = "values::whole::<0, 1000, _>")]
+    pub warn_below: u32,
+    /// PAM services whose lines check another factor before ours: there values of the code without its PIN count.
+    #[serde(deserialize_with = "values::services")]
+    pub second_factor_services: Vec<String>,
 }
 
 /// The resolvers in the order in which they are asked.
@@ -305,6 +330,19 @@ impl Default for Challenge {
 impl Default for Tokens {
     fn default() -> Self {
         Self { hotp_window: 10, totp_window: 1, resync_window: 1000, auto_resync: true }
+    }
+}
+
+impl Default for Offline {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            window: 10,
+            refill_below: 100,
+            maximum_age: Duration::from_secs(30 * values::DAY),
+            warn_below: 20,
+            second_factor_services: Vec::new(),
+        }
     }
 }
 

@@ -159,6 +159,13 @@ fn every_value_is_taken() {
         totp-window = 2
         resync-window = 20
         auto-resync = false
+        [offline]
+        enabled = true
+        window = 5
+        refill-below = 60
+        maximum-age = "7d"
+        warn-below = 0
+        second-factor-services = ["sshd", "sudo-i"]
         [[resolver]]
         name = "one"
         type = "files"
@@ -210,6 +217,14 @@ fn every_value_is_taken() {
             throttle_longest: Duration::ZERO,
         },
         tokens: Tokens { hotp_window: 20, totp_window: 2, resync_window: 20, auto_resync: false },
+        offline: Offline {
+            enabled: true,
+            window: 5,
+            refill_below: 60,
+            maximum_age: 7 * 86_400 * second,
+            warn_below: 0,
+            second_factor_services: vec!["sshd".to_owned(), "sudo-i".to_owned()],
+        },
         resolvers: Resolvers(vec![files("one", "/a", "/b"), files("two", "/c", "/d")]),
         challenge: Challenge {
             push_wait: 90 * second,
@@ -304,6 +319,15 @@ fn values_out_of_their_limits_are_refused() {
         "[tokens]\ntotp-window = 11",
         "[tokens]\nresync-window = 10001",
         "[tokens]\nauto-resync = 'yes'",
+        "[offline]\nwindow = 0",
+        "[offline]\nwindow = 101",
+        "[offline]\nrefill-below = 1001",
+        "[offline]\nwarn-below = -1",
+        "[offline]\nmaximum-age = '59m'",
+        "[offline]\nmaximum-age = '366d'",
+        "[offline]\nsecond-factor-services = 'sshd'",
+        "[offline]\nsecond-factor-services = ['../sshd']",
+        "[offline]\nsecond-factor-services = ['']",
         "[cache]\ntimeout = '0s'",
         "[cache]\nfirst-id = 999",
         "[cache]\nfirst-id = 4294967296",

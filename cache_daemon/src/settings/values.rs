@@ -123,6 +123,18 @@ pub(super) fn resolver_name<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     Ok(text)
 }
 
+/// Names of PAM services, as the files in /etc/pam.d have them.
+pub(super) fn services<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names: Vec<String> = serde::Deserialize::deserialize(deserializer)?;
+    let is_harmless = |c: char| c.is_ascii_graphic() && c != '/';
+    match names.iter().find(|name| name.is_empty() || name.len() > 64 || !name.chars().all(is_harmless)) {
+        Some(name) => Err(D::Error::custom(format!(
+            "{name:?} is no PAM service; it is the name of a file in /etc/pam.d, as \"sshd\""
+        ))),
+        None => Ok(names),
+    }
+}
+
 /// One day in seconds.
 pub(super) const DAY: u64 = 24 * 3600;
 

@@ -4,4 +4,4 @@ mod cache;
 mod state;
 
 pub use cache::{Absent, Cache, CacheError, Cached, Changes, ResolverListing, Times};
-pub use state::{State, StoreError, Throttle, Transaction};
+pub use state::{RefillBasis, State, StoreError, Throttle, Transaction};

@@ -1,4 +1,4 @@
-//! `state.db`: tokens, counters, throttle, audit. Durable: `synchronous=FULL`, never thrown away.
+//! `state.db`: tokens, counters, offline values, throttle, audit. Durable: `synchronous=FULL`, never thrown away.
 
 use std::fmt;
 use std::path::Path;
@@ -10,10 +10,12 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 mod audit;
 mod copy;
 mod file;
+mod offline;
 mod schema;
 mod throttle;
 mod token;
 
+pub use offline::RefillBasis;
 pub use throttle::Throttle;
 
 /// How long another process may hold the database (a `--once` beside the daemon) before this is an error.

@@ -1,12 +1,13 @@
 //! A token: its credential, its PIN, its failures.
 
 use super::credential::Credential;
+use super::failures::{Failures, Lock};
 use super::pin::PinHash;
 use super::recovery::RecoveryCode;
 pub use crate::administration::PinPosition;
 use crate::administration::TokenKind;
 use crate::service::clock::UnixSeconds;
-use crate::settings::{LockPeriod, Lockout};
+use crate::settings::Lockout;
 
 /// A local token of a user.
 #[derive(Clone)]
@@ -35,17 +36,6 @@ pub struct Token {
     pub last_used: Option<UnixSeconds>,
 }
 
-/// Whether a token takes answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
-    /// It does.
-    Open,
-    /// Not before this time.
-    Until(UnixSeconds),
-    /// Not before somebody unlocks it.
-    UntilUnlocked,
-}
-
 impl Token {
     /// Its kind.
     #[must_use]
@@ -61,33 +51,24 @@ impl Token {
     /// Whether it is locked at `now`.
     #[must_use]
     pub fn lock(&self, lockout: &Lockout, now: UnixSeconds) -> Lock {
-        if lockout.after == 0 || self.failcount < lockout.after {
-            return Lock::Open;
-        }
-        match lockout.period {
-            LockPeriod::UntilUnlocked => Lock::UntilUnlocked,
-            LockPeriod::For(period) => {
-                // A failure in the future is a clock that was set back since: see `failed_after`.
-                let last = self.last_failure.unwrap_or(0).min(now);
-                let end = last.saturating_add(period.as_secs());
-                if now < end { Lock::Until(end) } else { Lock::Open }
-            }
-        }
+        self.failures().lock(lockout, now)
     }
 
-    /// Whether its last failure lies after `now`: the clock was set back since. Who finds that stores another time, or
-    /// the lock would end only when the clock is there again.
+    /// Whether its last failure lies after `now` ([`Failures::are_after`]).
     #[must_use]
     pub fn failed_after(&self, now: UnixSeconds) -> bool {
-        self.last_failure.is_some_and(|last| last > now)
+        self.failures().are_after(now)
     }
 
     /// Counts a failure; after a lock has passed the count starts anew.
     pub fn fail(&mut self, lockout: &Lockout, now: UnixSeconds) {
-        let passed =
-            lockout.after > 0 && self.failcount >= lockout.after && self.lock(lockout, now) == Lock::Open;
-        self.failcount = if passed { 1 } else { self.failcount.saturating_add(1) };
-        self.last_failure = Some(now);
+        let mut failures = self.failures();
+        failures.count_one(lockout, now);
+        (self.failcount, self.last_failure) = (failures.count, failures.last);
+    }
+
+    fn failures(&self) -> Failures {
+        Failures { count: self.failcount, last: self.last_failure }
     }
 
     /// Ends a lock and forgets failures.
@@ -130,6 +111,7 @@ impl Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::LockPeriod;
     use std::time::Duration;
 
     pub(crate) fn simple_pass() -> Token {

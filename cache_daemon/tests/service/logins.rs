@@ -162,7 +162,9 @@ fn no_amount_of_room_on_the_disk_makes_guesses_free() {
     }
     assert!(matches!(host.administrate(&codes), Answer::Enrolled { .. }));
     let failures = || match host.administrate(&Command::TokenList { user: None }) {
-        Answer::Tokens { tokens } => tokens.iter().find(|token| token.serial == serial).unwrap().failcount,
+        Answer::Tokens { tokens, .. } => {
+            tokens.iter().find(|token| token.serial == serial).unwrap().failcount
+        }
         _ => panic!("another answer"),
     };
     let log_in = |code: &str, rhost: &str| {

@@ -6,6 +6,7 @@ mod harness;
 mod lifecycle;
 mod lines;
 mod logins;
+mod offline;
 mod peers;
 #[allow(dead_code, reason = "each test program uses its own part")]
 #[path = "../server_support/real.rs"]

@@ -2,7 +2,7 @@ use super::*;
 use crate::administration::PinPosition;
 use crate::service::clock::FixedClock;
 use crate::store::{Throttle, Transaction};
-use crate::tokens::hotp;
+use crate::tokens::{OfflineToken, OfflineValue, hotp};
 
 const SEED: &str = "gezd gnbv-gy3t qojq gezd gnbv gy3t qojq====";
 
@@ -86,7 +86,7 @@ fn a_totp_token_is_made_proven_and_listed() {
     let shown = code(100);
     assert!(rig.token(&confirm(format!("{} {}", &shown[..3], &shown[3..]))).active);
     assert!(rig.refused(&confirm(code(101))).contains("active already"));
-    let Answer::Tokens { tokens } = rig.answer(&Command::TokenList { user: Some("alice".into()) }) else {
+    let Answer::Tokens { tokens, .. } = rig.answer(&Command::TokenList { user: Some("alice".into()) }) else {
         panic!()
     };
     assert_eq!(tokens.len(), 1);
@@ -164,7 +164,7 @@ fn unlocking_ends_the_users_wait_from_everywhere() {
     ] {
         slow_down();
         let answer = rig.answer(&Command::TokenUnlock { serial_or_user: unlocked.into() });
-        let Answer::Tokens { tokens } = answer else { panic!("{unlocked}") };
+        let Answer::Tokens { tokens, .. } = answer else { panic!("{unlocked}") };
         assert_eq!(
             (tokens.len(), who_waits()),
             (usize::from(unlocked != "bob"), still_waits.to_vec()),
@@ -194,7 +194,7 @@ fn resync_unlock_pin_and_remove() {
     assert_eq!(counts(&rig.state, &rig.settings.lockout, 3000).unwrap().locked, 1);
     for serial_or_user in ["HOTP0001", "alice"] {
         let command = Command::TokenUnlock { serial_or_user: serial_or_user.into() };
-        let Answer::Tokens { tokens } = rig.answer(&command) else { panic!() };
+        let Answer::Tokens { tokens, .. } = rig.answer(&command) else { panic!() };
         assert!(!tokens[0].locked && tokens[0].failcount == 0);
     }
     assert!(rig.token(&Command::TokenSetPin { serial: serial(), pin: "1234".into() }).has_pin);
@@ -202,4 +202,45 @@ fn resync_unlock_pin_and_remove() {
     assert!(matches!(rig.answer(&Command::TokenRemove { serial: serial() }), Answer::Done));
     assert!(rig.refused(&Command::TokenRemove { serial: serial() }).contains("no token HOTP0001"));
     assert!(rig.refused(&Command::TokenUnlock { serial_or_user: "bob".into() }).contains("bob"));
+}
+
+#[test]
+fn offline_tokens_are_listed_unlocked_and_removed_with_the_others() {
+    let rig = Rig::new();
+    let hash = crate::tokens::offline_hash(b"pin123456", 1);
+    let token = OfflineToken {
+        serial: "OATH1".into(),
+        user: "alice".into(),
+        realm: String::new(),
+        code_alone: false,
+        next: 1,
+        fetched: 3000,
+        failures: Failures { count: 10, last: Some(3000) },
+        last_used: None,
+        left: 0,
+        values: vec![OfflineValue { counter: 1, hash }],
+    };
+    let refill_token = crate::server::RefillToken::new("secret-refill-token".into());
+    rig.state.change(|transaction| transaction.replace_offline(&token, &refill_token)).unwrap();
+    let list = |user: &str| match rig.answer(&Command::TokenList { user: Some(user.into()) }) {
+        Answer::Tokens { tokens, offline } if tokens.is_empty() => offline,
+        _ => panic!("another answer"),
+    };
+    let listed = list("alice").pop().unwrap();
+    assert_eq!((listed.logins_left, listed.failcount, listed.locked_until), (1, 10, Some(4800)));
+    assert_eq!(listed.expires, 3000 + 30 * 86_400);
+    let text = serde_json::to_string(&listed).unwrap();
+    assert!(!text.contains("pbkdf2") && !text.contains("secret-refill-token"), "{text}");
+    assert!(list("bob").is_empty());
+    assert_eq!(offline::counts(&rig.state, &rig.settings, 3000).unwrap().locked, 1);
+    for serial_or_user in ["OATH1", "alice"] {
+        let command = Command::TokenUnlock { serial_or_user: serial_or_user.into() };
+        let Answer::Tokens { offline, .. } = rig.answer(&command) else { panic!() };
+        assert!(!offline[0].locked && offline[0].failcount == 0);
+    }
+    rig.clock.set(3001 + 30 * 86_400);
+    assert_eq!(list("alice")[0].logins_left, 0, "too old");
+    assert!(matches!(rig.answer(&Command::TokenRemove { serial: "OATH1".into() }), Answer::Done));
+    assert!(rig.refused(&Command::TokenRemove { serial: "OATH1".into() }).contains("no token OATH1"));
+    assert!(list("alice").is_empty());
 }

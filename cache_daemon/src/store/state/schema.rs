@@ -62,6 +62,33 @@ pub(super) const MIGRATIONS: &[&str] = &[
     CREATE INDEX throttle_by_age ON throttle (last);
     CREATE INDEX throttle_by_user ON throttle (user);
 ",
+    "
+    -- Tokens of the server's, with what it handed out for logins without it.
+    CREATE TABLE offline_tokens (
+        serial TEXT PRIMARY KEY,
+        user TEXT NOT NULL,
+        realm TEXT NOT NULL,
+        -- None: it is spent, and no other came.
+        refill_token TEXT,
+        -- A refill was asked for with it, and no answer has come.
+        unanswered INTEGER NOT NULL,
+        -- The values cover the code without its PIN.
+        code_alone INTEGER NOT NULL,
+        -- The lowest counter that is still good.
+        next INTEGER NOT NULL,
+        fetched INTEGER NOT NULL,
+        failcount INTEGER NOT NULL, last_failure INTEGER,
+        last_used INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX offline_tokens_by_user ON offline_tokens (user);
+    -- $pbkdf2-sha512$...; a used one is deleted, and all below it.
+    CREATE TABLE offline_values (
+        serial TEXT NOT NULL REFERENCES offline_tokens ON DELETE CASCADE,
+        counter INTEGER NOT NULL,
+        hash TEXT NOT NULL,
+        PRIMARY KEY (serial, counter)
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
@@ -80,4 +107,28 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     }
     transaction.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_of_version_1_keeps_its_tokens() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(MIGRATIONS[0]).unwrap();
+        connection.pragma_update(None, "user_version", 1).unwrap();
+        let token = "INSERT INTO tokens VALUES ('SPASS0001', 'carla', 'simple-pass', '', NULL, NULL, NULL, NULL, 0, 0,
+            NULL, NULL, 'pin', 'before', 1, 0, NULL, 0, NULL)";
+        connection.execute_batch(token).unwrap();
+        for _ in 0..2 {
+            migrate(&mut connection).unwrap();
+        }
+        let count = |table: &str| -> i64 {
+            connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!([count("tokens"), count("offline_tokens"), count("offline_values")], [1, 0, 0]);
+        let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        assert_eq!(version as usize, MIGRATIONS.len());
+    }
 }
