@@ -209,7 +209,7 @@ fn store(host: &Host<'_>, token: OfflineToken, batch: &OfflineBatch) -> Result<u
     let left = token.left;
     host.state.change(|transaction| {
         let last_used = transaction.offline_token(&token.serial)?.and_then(|before| before.last_used);
-        transaction.replace_offline(&OfflineToken { last_used, ..token }, &batch.refill_token)
+        transaction.replace_offline(&OfflineToken { last_used, ..token }, batch.refill_token.expose())
     })?;
     Ok(left)
 }

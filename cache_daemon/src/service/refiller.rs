@@ -14,7 +14,7 @@ use super::clock::{Clock, UnixSeconds};
 use super::journal::Severity;
 use super::scope::Scope;
 use crate::authentication::Refills;
-use crate::server::{Failure, Refill, Refilled, Server};
+use crate::server::{Failure, Refill, RefillToken, Refilled, Server};
 use crate::store::{State, StoreError};
 use crate::tokens::{OfflineHashError, OfflineValue};
 
@@ -203,11 +203,12 @@ fn ask(
     if let Err(failure) = server.reachable() {
         return Ok(Outcome::Later(failure.to_string()));
     }
-    let change = Change { serial, refill_token: &basis.refill_token, state };
+    let refill_token = RefillToken::new(basis.refill_token.to_string());
+    let change = Change { serial, refill_token: &refill_token, state };
     if !change.set_unanswered(true)? {
         return Ok(Outcome::Done(Severity::Info, String::new()));
     }
-    let refill = Refill { serial, refill_token: &basis.refill_token, password };
+    let refill = Refill { serial, refill_token: &refill_token, password };
     Ok(match server.refill(&refill) {
         Ok(Refilled::Batch(batch)) => {
             let values = batch.values.iter().map(|(counter, hash)| {
@@ -215,8 +216,8 @@ fn ask(
             });
             match values.collect::<Result<Vec<_>, _>>() {
                 Ok(values) => {
-                    let added =
-                        change.apply(|t| t.refill_offline(serial, &batch.refill_token, &values, now))?;
+                    let added = change
+                        .apply(|t| t.refill_offline(serial, batch.refill_token.expose(), &values, now))?;
                     let text = if added { format!("{} new values", values.len()) } else { String::new() };
                     Outcome::Done(Severity::Info, text)
                 }
@@ -253,7 +254,7 @@ fn ask(
 /// another batch meanwhile.
 struct Change<'a> {
     serial: &'a str,
-    refill_token: &'a crate::server::RefillToken,
+    refill_token: &'a RefillToken,
     state: &'a State,
 }
 
@@ -268,7 +269,9 @@ impl Change<'_> {
         work: impl FnOnce(&crate::store::Transaction<'_>) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
         self.state.change(|transaction| match transaction.refill_basis(self.serial)? {
-            Some(basis) if basis.refill_token == *self.refill_token => work(transaction).map(|()| true),
+            Some(basis) if *basis.refill_token == *self.refill_token.expose() => {
+                work(transaction).map(|()| true)
+            }
             _ => Ok(false),
         })
     }

@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use cache_daemon::administration::{self, Answer, OfflineRecord};
-use cache_daemon::server::RefillToken;
 use cache_daemon::store::State;
 use cache_daemon::tokens::{Algorithm, Failures, OfflineToken, OfflineValue, hotp};
 use privacyidea_contract::wire::{Login, Reply, Request, Verdict};
@@ -54,8 +53,7 @@ fn host_with_values() -> TestHost {
         left: 0,
         values: (0..=100).map(value).collect(),
     };
-    let refill_token = RefillToken::new("none".into());
-    state.change(|transaction| transaction.replace_offline(&token, &refill_token)).unwrap();
+    state.change(|transaction| transaction.replace_offline(&token, "none")).unwrap();
     host
 }
 

@@ -220,8 +220,7 @@ fn offline_tokens_are_listed_unlocked_and_removed_with_the_others() {
         left: 0,
         values: vec![OfflineValue { counter: 1, hash }],
     };
-    let refill_token = crate::server::RefillToken::new("secret-refill-token".into());
-    rig.state.change(|transaction| transaction.replace_offline(&token, &refill_token)).unwrap();
+    rig.state.change(|transaction| transaction.replace_offline(&token, "secret-refill-token")).unwrap();
     let list = |user: &str| match rig.answer(&Command::TokenList { user: Some(user.into()) }) {
         Answer::Tokens { tokens, offline } if tokens.is_empty() => offline,
         _ => panic!("another answer"),

@@ -1,9 +1,9 @@
 //! Offline tokens and their values as rows.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use zeroize::Zeroizing;
 
 use super::{State, StoreError, Transaction, signed, unsigned};
-use crate::server::RefillToken;
 use crate::service::clock::UnixSeconds;
 use crate::tokens::{Failures, OfflineHash, OfflineToken, OfflineValue};
 
@@ -13,7 +13,7 @@ const COLUMNS: &str = "serial, user, realm, code_alone, next, fetched, failcount
 /// What a refill is asked for with.
 pub struct RefillBasis {
     /// Of the newest batch.
-    pub refill_token: RefillToken,
+    pub refill_token: Zeroizing<String>,
     /// A refill was asked for with it before, and no answer came: the server may have changed it since.
     pub unanswered: bool,
 }
@@ -49,11 +49,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`StoreError::Database`]
-    pub fn replace_offline(
-        &self,
-        token: &OfflineToken,
-        refill_token: &RefillToken,
-    ) -> Result<(), StoreError> {
+    pub fn replace_offline(&self, token: &OfflineToken, refill_token: &str) -> Result<(), StoreError> {
         self.remove_offline(&token.serial)?;
         self.0.execute(
             "INSERT INTO offline_tokens (serial, user, refill_token, unanswered, code_alone, next, fetched, failcount,
@@ -62,7 +58,7 @@ impl Transaction<'_> {
             params![
                 token.serial,
                 token.user,
-                refill_token.expose(),
+                refill_token,
                 token.code_alone,
                 signed(token.next),
                 signed(token.fetched),
@@ -142,7 +138,7 @@ impl Transaction<'_> {
             )
             .optional()?;
         Ok(row.and_then(|(token, unanswered)| {
-            token.map(|token| RefillBasis { refill_token: RefillToken::new(token), unanswered })
+            token.map(|token| RefillBasis { refill_token: Zeroizing::new(token), unanswered })
         }))
     }
 
@@ -178,13 +174,13 @@ impl Transaction<'_> {
     pub fn refill_offline(
         &self,
         serial: &str,
-        refill_token: &RefillToken,
+        refill_token: &str,
         values: &[OfflineValue],
         now: UnixSeconds,
     ) -> Result<(), StoreError> {
         self.0.execute(
             "UPDATE offline_tokens SET refill_token = ?2, unanswered = 0, fetched = ?3 WHERE serial = ?1",
-            params![serial, refill_token.expose(), signed(now)],
+            params![serial, refill_token, signed(now)],
         )?;
         self.add_values(serial, values)
     }
@@ -282,12 +278,8 @@ mod tests {
         (directory, state)
     }
 
-    fn refill_token(text: &str) -> RefillToken {
-        RefillToken::new(text.to_owned())
-    }
-
     fn store(state: &State, token: &OfflineToken, text: &str) {
-        state.change(|transaction| transaction.replace_offline(token, &refill_token(text))).unwrap();
+        state.change(|transaction| transaction.replace_offline(token, text)).unwrap();
     }
 
     fn counters(state: &State, window: u32) -> Vec<u64> {
@@ -313,7 +305,7 @@ mod tests {
         store(&state, &batch("PI1", 50..52), "two");
         assert_eq!(counters(&state, 100), [50, 51, 1, 2]);
         let basis = state.change(|transaction| transaction.refill_basis("PI1")).unwrap().unwrap();
-        assert_eq!(basis.refill_token.expose(), "two");
+        assert_eq!(basis.refill_token.as_str(), "two");
     }
 
     #[test]
@@ -346,12 +338,12 @@ mod tests {
                 assert!(transaction.use_offline_value("PI1", &token.values[2])?);
                 transaction.set_refill_unanswered("PI1", true)?;
                 assert!(transaction.refill_basis("PI1")?.is_some_and(|basis| basis.unanswered));
-                transaction.refill_offline("PI1", &refill_token("two"), &values, 2000)
+                transaction.refill_offline("PI1", "two", &values, 2000)
             })
             .unwrap();
         assert_eq!(counters(&state, 100), [4, 5, 6, 7, 8]);
         let basis = state.change(|transaction| transaction.refill_basis("PI1")).unwrap().unwrap();
-        assert_eq!((basis.refill_token.expose(), basis.unanswered), ("two", false));
+        assert_eq!((basis.refill_token.as_str(), basis.unanswered), ("two", false));
         assert_eq!(state.offline_tokens(None, 1).unwrap()[0].fetched, 2000);
     }
 
@@ -366,9 +358,8 @@ mod tests {
             .query_row("SELECT count(*) FROM offline_values", [], |row| row.get(0))
             .unwrap();
         assert_eq!(values, 0);
-        let refilled = state.change(|transaction| {
-            transaction.refill_offline("PI1", &refill_token("two"), &batch("PI1", 6..9).values, 1)
-        });
+        let refilled = state
+            .change(|transaction| transaction.refill_offline("PI1", "two", &batch("PI1", 6..9).values, 1));
         assert!(refilled.is_ok() && counters(&state, 9).is_empty(), "a late refill brings nothing back");
     }
 

@@ -1,6 +1,8 @@
 //! With a real privacyIDEA that comes and goes.
 
-use cache_daemon::server::{Accepted, Answer as Said, Check, Client, Refill, Refilled, Server, Step};
+use cache_daemon::server::{
+    Accepted, Answer as Said, Check, Client, Refill, RefillToken, Refilled, Server, Step,
+};
 use cache_daemon::settings::Settings;
 
 use super::*;
@@ -129,7 +131,8 @@ fn a_refill_whose_answer_was_lost_costs_no_values() {
     state.change(|transaction| transaction.set_refill_unanswered("OFFLINE0", true)).unwrap();
     drop(state);
     let password = format!("{}{}", real.pin("offline"), laptop.code(first + 1)).as_str().into();
-    let refill = Refill { serial: "OFFLINE0", refill_token: &basis.refill_token, password: &password };
+    let refill_token = RefillToken::new(basis.refill_token.to_string());
+    let refill = Refill { serial: "OFFLINE0", refill_token: &refill_token, password: &password };
     assert!(matches!(client(real).refill(&refill), Ok(Refilled::Batch(_))));
     let daemon = laptop.host.daemon();
     assert_eq!(laptop.log_in(first + 1), yes);
@@ -201,7 +204,9 @@ fn pin_less_values_of_a_real_server_are_half_a_credential() {
         left: 0,
         values: vec![OfflineValue { counter: *counter, hash }],
     };
-    state.change(|transaction| transaction.replace_offline(&token, &offline[0].refill_token)).unwrap();
+    state
+        .change(|transaction| transaction.replace_offline(&token, offline[0].refill_token.expose()))
+        .unwrap();
     drop(state);
     real.down();
     let daemon = laptop.host.daemon();
