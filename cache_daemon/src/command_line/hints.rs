@@ -1,7 +1,7 @@
 //! What to do about a line of the log, by its number. The administrator's guide has the same numbers.
 
 /// Numbers with a hint; `USER` stands for the user's name.
-const HINTS: [(u16, &str); 19] = [
+const HINTS: [(u16, &str); 23] = [
     (10, "Is it the right token, and does it have a PIN? privacyidea-host token list USER"),
     (11, "Each code is good once: wait for the next one."),
     (
@@ -18,8 +18,12 @@ const HINTS: [(u16, &str); 19] = [
     (17, "Wait; each failure from one place doubles the time. [lockout] in privacyidea-host.toml(5)"),
     (18, "The server's audit log says why."),
     (19, "Is the realm right? [server] in privacyidea-host.toml(5)"),
-    (20, "The token of this user needs a second step."),
+    (20, "The token of this user needs a step that this program cannot do: try PIN and code in one go."),
     (21, "Take use_first_pass away, or put the line below one that asks."),
+    (22, "The code alone is wanted then, without the PIN."),
+    (23, "Somebody said no on the phone: did USER ask for this login?"),
+    (24, "Did the phone get the question? push-wait in [challenge], privacyidea-host.toml(5)"),
+    (25, "The server's policies ask for one step after another."),
     (30, "privacyidea-host status shows whether the server answers now; firewall, proxy, url?"),
     (31, "Look at the server."),
     (32, "Does url in config.toml lead to a privacyIDEA?"),

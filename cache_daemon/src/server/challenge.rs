@@ -1,4 +1,4 @@
-//! Challenges: what the server wants to see in a second step.
+//! Challenges: what the server wants to see in a further step.
 
 use std::fmt;
 
